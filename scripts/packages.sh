@@ -4,7 +4,10 @@
 # For running sandboxes and building templates.
 RUN_PACKAGES=(qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap ca-certificates gcc libc6-dev)
 # For the tests, in addition.
-TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++)
+TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++
+  docker-registry skopeo umoci perl zstd)
+# For the tests of the dashboard, in addition.
+DASHBOARD_TEST_PACKAGES=(chromium)
 # For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs long versions of tests in `scripts/test.sh`: kills, load and generated requests; and E2B's newest clients.
+# Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests and fuzzing. Also runs the SDKs on
+# this system's Python and Node, E2B's newest clients, an upgrade, and the host's attacks on builds that each lack one
+# defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
-# KILLS (100) is how often the server is killed during its work, SECONDS (600) how long each of the others runs. OLD is a
-# released binary from which an upgrade is tested; by default the upgrade is from this version to itself. Uses the
-# templates of the tests. Continues after a failure and fails at the end.
+# KILLS (100) is how often the server is killed during its work, SECONDS (600) how long each of the others runs; each fuzz
+# target runs for half of that. OLD is a released binary from which an upgrade is tested; by default the upgrade is from
+# this version to itself. Uses the templates of the tests. Continues after a failure and fails at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -25,9 +27,13 @@ conformance/faults/run.sh "$sandling" "$kills" || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
+scripts/fuzz.sh "$((seconds / 2))" || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
+sdk/conformance/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?
 scripts/upgrade.sh "${old:-$sandling}" "$sandling" || status=$?
+conformance/attack/run.sh "$sandling" || status=$?
+conformance/attack/mutations.sh each || status=$?
 scripts/leftovers.sh || status=$?
 exit "$status"

@@ -121,7 +121,8 @@ domain=$(sed -n 's|.*https://api\.\(sandling\.localhost:[0-9]*\),.*|\1|p' "$run/
 E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
 export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API E2B_VOLUME_API_URL=$SANDLING_API
 # The tests create many sandboxes per minute.
-api PUT /v1/workspaces/default/quota '{}' >/dev/null
+api PUT /v1/workspaces/default/quota '{"sandboxes": null, "cpu": null, "memory_mb": null, "disk_mb": null,
+  "creates_per_minute": null, "requests_per_second": null, "open_requests": null}' >/dev/null
 run_suites
 left=$(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))')
 [ -z "$left" ] || fail "sandboxes were left behind:" $left

@@ -26,14 +26,15 @@ def place():
 
 @pytest.fixture
 def serve(place):
-    """Creates a server whose home is in `place` or another directory. It ends with the test."""
+    """Creates a server whose home is in `place` or another directory, with these options. It ends with the test."""
     made = []
 
-    def make(home=None):
-        server = Server(home or place / "home")
+    def make(home=None, *options):
+        server = Server(home or place / "home", *options)
         made.append(server)
         client, _ = server.start()
-        client.call("PUT", "/v1/workspaces/default/quota", {}).expect(200)
+        limits = {"sandboxes": None, "disk_mb": None, "creates_per_minute": None, "requests_per_second": None}
+        client.call("PUT", "/v1/workspaces/default/quota", limits).expect(200)
         return server, client
 
     yield make

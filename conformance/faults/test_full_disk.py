@@ -31,7 +31,7 @@ def fill(disk, leaving_mib=0):
 
 
 def test_on_a_full_disk_nothing_is_made_and_the_rest_goes_on(disk, serve):
-    server, client = serve(disk / "home")
+    server, client = serve(disk / "home", "--standbys", "0")
     sandbox = client.create()
     before = server.directories()
     filler = fill(disk)
@@ -151,3 +151,39 @@ def test_a_volume_that_cannot_be_written_holds_its_sandbox_up_and_loses_nothing(
     assert client.run(reader, "sha256sum < /data/big") == result["stdout"]
     assert client.run(reader, "cat /data/file") == "kept\n"
     client.delete(reader)
+
+
+def test_a_disk_that_the_host_cannot_hold_is_refused_before_anything_is_made(disk, serve):
+    server, client = serve(disk / "home")
+    before = server.directories()
+    refused = client.call("POST", "/v1/sandboxes", {"template": "base", "disk_mb": 1048576}).expect(507)
+    assert refused.code == "no_space" and "smaller disk" in refused.json()["error"]
+    assert (client.living(), server.directories()) == (set(), before)
+
+
+def test_a_sandbox_that_fills_the_disk_stands_still_and_its_neighbour_goes_on(place, mounts, serve):
+    mounts.small_disk(place / "disk", 360)
+    server, client = serve(place / "disk" / "home")
+    writer, neighbour = client.create(), client.create()
+    path = f"/v1/sandboxes/{writer}"
+    # Emulated machines copy a file much faster than they make text.
+    chunk = "yes 0123456789abcdef | head -c 16M > /dev/shm/chunk"
+    line = f"{chunk}; for each in $(seq 128); do cat /dev/shm/chunk; done > /root/big; sync"
+    client.call("POST", f"{path}/exec", {"cmd": line, "id": "big", "detached": True}).expect(202)
+
+    def stands_still():
+        answer = client.call("POST", f"{path}/exec", {"cmd": "true", "timeout_seconds": 2}).expect(200, 504, 507)
+        return answer.status == 507 and answer.code == "no_space"
+
+    until("the writer stands still", stands_still)
+    assert shutil.disk_usage(place / "disk").free > 8 << 20, "some of the reserve is left"
+    # Its own share is there for the neighbour, which writes it out to the host.
+    text = "yes fedcba9876543210 | head -c 8M"
+    digest = client.run(neighbour, f"{text} > /root/own; sync; sha256sum < /root/own")
+    assert digest == client.run(neighbour, f"{text} | sha256sum")
+    stalls = [event for event in client.events(writer) if event["type"] == "sandbox.disk_full"]
+    assert stalls and "more than is reserved" in stalls[-1]["payload"]["why"], stalls
+    assert not [event for event in client.events(neighbour) if event["type"] == "sandbox.disk_full"]
+    client.delete(writer)
+    assert client.run(neighbour, "echo here") == "here\n"
+    client.delete(neighbour)

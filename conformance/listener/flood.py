@@ -4,6 +4,7 @@ Half of the connections send a part of a head, or of a TLS handshake. Those that
 Prints `ready` when all were opened once, and at the end how many connections it opened.
 """
 
+import os
 import select
 import socket
 import sys
@@ -11,6 +12,8 @@ import time
 
 port, count, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 part = b"\x16\x03\x01\x02\x00\x01" if sys.argv[4:] == ["tls"] else b"GET /healthz HTTP/1.1\r\nHost: loc"
+# An attacker has a machine of its own, so the attack gives way to the server's processor.
+os.nice(10)
 
 
 def connect(number):

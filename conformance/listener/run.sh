@@ -19,4 +19,4 @@ mkdir -p "$installed"
 # The attack has one descriptor for each connection.
 ulimit -n "$(ulimit -Hn)"
 cd "$here"
-timeout 120 "$installed/python/bin/python" -m pytest --quiet
+timeout 600 "$installed/python/bin/python" -m pytest --quiet

@@ -9,10 +9,6 @@ from support.server import ADDRESS_WITHIN, Server
 
 
 class Listening(Server):
-    def __init__(self, home, *options):
-        super().__init__(home)
-        self.options = options
-
     def start(self):
         """Starts it and waits until it says where it listens."""
         begun = time.monotonic()

@@ -14,6 +14,10 @@ import pytest
 SECONDS = 6
 #: A request of a client with a token takes milliseconds. A shared machine may be slower, but not by much.
 PROMPTLY = 5.0
+#: The share of new connections that may be closed before their first request. Such a connection has no token yet, and in
+#: a flood the server may accept thousands of others before it reads the request; then it is one of the oldest. A client
+#: connects again. With an unoptimized build, up to a tenth were closed.
+CLOSED = 0.25
 
 
 def most():
@@ -25,7 +29,7 @@ class Customer:
     """A client with a token, and what its requests took."""
 
     def __init__(self, server, context):
-        self.server, self.context, self.took = server, context, []
+        self.server, self.context, self.took, self.closed = server, context, [], 0
         self.kept = self.connect()
 
     def connect(self):
@@ -44,11 +48,14 @@ class Customer:
     def work(self):
         """One request over a connection that is kept, and one over a new connection."""
         self.ask(self.kept)
-        fresh = self.connect()
-        try:
-            self.ask(fresh)
-        finally:
-            fresh.close()
+        while True:
+            fresh = self.connect()
+            try:
+                return self.ask(fresh)
+            except (http.client.RemoteDisconnected, ConnectionResetError, ssl.SSLEOFError):
+                self.closed += 1
+            finally:
+                fresh.close()
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
@@ -71,6 +78,10 @@ def test_clients_with_a_token_do_not_notice(serve, tls):
         attack.wait()
     assert said[0] == "ready" and int(said[1]) >= most(), said
     assert customer.kept.sock is kept, "the kept connection was closed"
-    print(f"{len(customer.took)} requests, the slowest took {max(customer.took):.3f} s; {said[1]} idle connections")
+    print(
+        f"{len(customer.took)} requests, the slowest took {max(customer.took):.3f} s; {said[1]} idle connections; "
+        f"{customer.closed} connections were closed before their request"
+    )
+    assert customer.closed <= max(2, CLOSED * len(customer.took)), customer.closed
     assert max(customer.took) < PROMPTLY
     assert len(customer.took) > 50, "the customer was held up"

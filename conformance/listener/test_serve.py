@@ -17,11 +17,13 @@ def run(server, *command, **environment):
 
 
 @pytest.fixture(scope="module")
-def refused():
+def refused(tmp_path_factory):
+    home = str(tmp_path_factory.mktemp("refused") / "home")
+
     def attempt(*options, token="secret"):
         done = subprocess.run(
             [os.environ["SANDLING"], "serve", *options], capture_output=True, text=True, timeout=30,
-            env={**os.environ, "SANDLING_TOKEN": token},
+            env={**os.environ, "SANDLING_HOME": home, "SANDLING_TOKEN": token},
         )
         assert done.returncode == 2, done
         return done.stderr

@@ -58,7 +58,6 @@ export PANDASTACK_API=$SANDLING_API PANDASTACK_API_KEY=pds_${SANDLING_TOKEN#sdl_
 # The tests create many sandboxes per minute.
 workspaces unlimited default
 SANDLING_TOKEN_OTHER=$(workspaces token other)
-SANDLING_TOKEN_OTHER=pds_${SANDLING_TOKEN_OTHER#sdl_}
 export SANDLING_TOKEN_OTHER
 run_suites
 left=$(workspaces left "$SANDLING_TOKEN" "$SANDLING_TOKEN_OTHER")

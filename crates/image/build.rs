@@ -1,8 +1,10 @@
-//! Builds the guest agent as a static binary and passes its path to the crate.
+//! Builds the programs that run in machines, the guest agent and the builder, as static binaries, and passes their paths to
+//! the crate.
 //!
-//! The agent has another target and other flags than the host's binary, so a nested cargo builds it. It uses its own
+//! They have another target and other flags than the host's binary, so a nested cargo builds them. It uses its own
 //! target directory, because the outer cargo holds the lock of the usual one. `SANDLING_GUEST_BINARY=PATH` at build time
-//! uses an existing agent instead.
+//! uses an existing agent instead, and the builder that `SANDLING_BUILDER_BINARY` names. Without the latter, the same file is
+//! the builder, and builds of templates do not work.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,40 +12,49 @@ use std::{env, fs};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const OVERRIDE: &str = "SANDLING_GUEST_BINARY";
+const BUILDER_OVERRIDE: &str = "SANDLING_BUILDER_BINARY";
 
 fn main() {
     println!("cargo::rerun-if-env-changed={OVERRIDE}");
-    let binary = match env::var_os(OVERRIDE) {
+    println!("cargo::rerun-if-env-changed={BUILDER_OVERRIDE}");
+    let [guest, builder] = match env::var_os(OVERRIDE) {
         Some(path) => {
-            println!("cargo::rerun-if-changed={}", Path::new(&path).display());
-            PathBuf::from(path)
+            let builder = env::var_os(BUILDER_OVERRIDE).unwrap_or_else(|| path.clone());
+            for path in [&path, &builder] {
+                println!("cargo::rerun-if-changed={}", Path::new(path).display());
+            }
+            [path.into(), builder.into()]
         }
-        None => build_guest(),
+        None => build_programs(),
     };
-    // A copy, because cargo would see the original as newer than this build and build again.
-    let copy = directory("OUT_DIR").join("sandling-guest");
-    if let Err(error) = fs::copy(&binary, &copy) {
-        panic!("the guest binary {} cannot be copied: {error}", binary.display());
+    for (name, variable, binary) in [("guest", "SANDLING_GUEST", guest), ("builder", "SANDLING_BUILDER", builder)] {
+        // A copy, because cargo would see the original as newer than this build and build again.
+        let copy = directory("OUT_DIR").join(format!("sandling-{name}"));
+        if let Err(error) = fs::copy(&binary, &copy) {
+            panic!("the {name} binary {} cannot be copied: {error}", binary.display());
+        }
+        println!("cargo::rustc-env={variable}={}", copy.display());
     }
-    println!("cargo::rustc-env=SANDLING_GUEST={}", copy.display());
 }
 
-fn build_guest() -> PathBuf {
+fn build_programs() -> [PathBuf; 2] {
     let workspace = directory("CARGO_MANIFEST_DIR").join("../..");
-    for input in ["crates/guest", "crates/protocol", "Cargo.toml", "Cargo.lock"] {
+    for input in ["crates/guest", "crates/protocol", "crates/builder", "Cargo.toml", "Cargo.lock"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     let target_dir = target_dir(&directory("OUT_DIR")).join("guest");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&workspace);
-    cargo.args(["build", "-p", "sandling-guest", "--release", "--target", TARGET, "--target-dir"]).arg(&target_dir);
+    cargo.args(["build", "-p", "sandling-guest", "-p", "sandling-builder", "--release", "--target", TARGET]);
+    cargo.arg("--target-dir").arg(&target_dir);
     forget_outer_cargo(&mut cargo);
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
     // The agent is in every template's initrd, where its symbols are not used.
     cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols").env("CARGO_PROFILE_RELEASE_DEBUG", "none");
     let status = cargo.status().expect("cargo started this script, so it can be started again");
-    assert!(status.success(), "the guest agent did not build (see above)");
-    target_dir.join(TARGET).join("release/sandling-guest")
+    assert!(status.success(), "the guest agent and the builder did not build (see above)");
+    let built = target_dir.join(TARGET).join("release");
+    [built.join("sandling-guest"), built.join("sandling-builder")]
 }
 
 /// Removes the environment variables by which the outer cargo describes *this* build: flags, wrappers such as clippy's,

@@ -31,11 +31,12 @@ install_typescript() {
   rm -rf "$target/typescript"
   mkdir -p "$target/typescript"
   (cd "$target/typescript" && npm init --yes >/dev/null && npm pkg set type=module >/dev/null &&
-    npm install --silent --no-audit --no-fund "$(realpath "$dist"/sandling-*.tgz)" &&
+    npm install --silent --no-audit --no-fund "$dist"/sandling-*.tgz &&
+    npx --no-install sandling --version &&
     node --eval 'import("sandling").then((sdk) => console.log("sandling", sdk.VERSION, "for TypeScript"))' &&
     npm install --silent --no-audit --no-fund --save-dev typescript@5 && cp "$here/typescript/types.ts" . &&
     npx --no-install tsc --noEmit --strict --module NodeNext --target ES2022 types.ts)
 }
 
-"$here/../../scripts/dist.sh" "$sandling"
+"$here/../../scripts/dist.sh" "$sandling" wheel npm
 for sdk in "${wanted[@]}"; do "install_$sdk"; done

@@ -3,9 +3,10 @@
 #
 #   sdk/conformance/run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]
 #
-# SANDLING is the path of the binary; by default all runners run. `python39` and `node18` use the oldest supported
-# Python and Node, and `guides` runs the code of the documentation. No registry has Python 3.9: if it is missing, and
-# you did not name `python39`, the script prints a note and continues. SANDLING_TEST_TEMPLATES names the directory with
+# SANDLING is the path of the binary. `python39` and `node18` use the oldest supported Python and Node, and `guides` runs
+# the code of the documentation. By default these three and `async` run: `python` and `typescript` run the same code on
+# the versions of this system. No registry has Python 3.9: if it is missing, and you named no runner, the script prints
+# a note and runs `python` instead. SANDLING_TEST_TEMPLATES names the directory with
 # the template `base`; by default the templates of the user's home are used. Exits with 0 only if no case failed and
 # nothing was left behind.
 set -euo pipefail
@@ -23,8 +24,8 @@ python39() {
   return 1
 }
 if [ ${#runners[@]} -eq 0 ]; then
-  runners=(python async typescript node18 guides)
-  ! python39 >/dev/null || runners+=(python39)
+  runners=(async node18 guides)
+  if python39 >/dev/null; then runners+=(python39); else runners+=(python); fi
 fi
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
 . "$here/../../conformance/server.sh"

@@ -16,7 +16,7 @@ pub struct Footprint {
     pub processes: u64,
     /// Directories of machines, including standbys.
     pub directories: u64,
-    /// Files in its home.
+    /// Files in its home, without the history of usage.
     files: u64,
     descriptors: u64,
     /// Private memory of the server.
@@ -28,7 +28,8 @@ impl Footprint {
         Self {
             processes: below(pid),
             directories: entries(&home.join("sandboxes")),
-            files: files(home),
+            // The history of each sandbox's usage outlives it for a day; the history itself bounds it.
+            files: files(home) - files(&home.join("metrics")),
             descriptors: entries(Path::new(&format!("/proc/{pid}/fd"))),
             memory_kib: private_kib(pid),
         }

@@ -45,8 +45,12 @@ impl Server {
         let address = address.with_context(|| format!("no address in {line:?}"))?;
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let server = Self { process, address, home };
-        // Removes the rate limit, which is not measured here.
-        let unlimited = server.client().call(Method::PUT, "/v1/workspaces/default/quota", Some(&json!({}))).await?;
+        // Removes the limits, which are not measured here.
+        let limits = json!({
+            "sandboxes": null, "cpu": null, "memory_mb": null, "disk_mb": null, "creates_per_minute": null,
+            "requests_per_second": null, "open_requests": null,
+        });
+        let unlimited = server.client().call(Method::PUT, "/v1/workspaces/default/quota", Some(&limits)).await?;
         ensure!(unlimited.status == 200, "{unlimited:?}");
         Ok(server)
     }

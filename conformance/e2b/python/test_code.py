@@ -55,6 +55,36 @@ def test_code_for_a_sandbox_that_is_gone_says_why():
         made.run_code("1")
 
 
+@pytest.mark.parametrize("end", ("kill", "expire"))
+def test_code_in_a_sandbox_that_ends_meanwhile_raises(end):
+    made = Sandbox.create(timeout=120)
+    heard = []
+
+    def on_stdout(message):
+        heard.append(message.line)
+        made.kill() if end == "kill" else made.set_timeout(1)
+
+    with pytest.raises(TimeoutException, match="killed while the request was in progress"):
+        made.run_code("import time; print('begun', flush=True); time.sleep(60)", on_stdout=on_stdout)
+    assert heard == ["begun\n"]
+
+
+def test_code_from_a_notebook_runs(interpreter):
+    assert interpreter.run_code("\n    x = 1\n    if x:\n        x += 1\n    x\n").text == "2"
+    code = "%matplotlib inline\n%load_ext autoreload\nfrom IPython.display import display, HTML, Markdown\n"
+    shown, main = interpreter.run_code(code + "display(Markdown('*m*'))\nHTML('<b>x</b>')").results
+    assert (shown.markdown, main.html, main.is_main_result) == ("*m*", "<b>x</b>", True)
+    timed = interpreter.run_code("%%time\nget_ipython().system('echo hi')\n6 * 7")
+    assert timed.text == "42" and "".join(timed.logs.stdout).startswith("hi\nCPU times")
+    assert interpreter.run_code("%nosuch").error.name == "UsageError"
+
+
+@pytest.mark.parametrize("use", ("image", "image.show()", "image.save('a.png')"))
+def test_pictures_of_pillow_are_results(interpreter, use):
+    [result] = interpreter.run_code(f"from PIL import Image\nimage = Image.new('RGBA', (8, 8))\n{use}").results
+    assert base64.b64decode(result.png).startswith(b"\x89PNG")
+
+
 def test_variables_of_one_run_are_gone_afterwards(interpreter):
     assert interpreter.run_code("import os; os.environ['ONCE']", envs={"ONCE": "1"}).text == "1"
     assert interpreter.run_code("'ONCE' in os.environ").text == "False"
@@ -146,6 +176,15 @@ def test_charts_are_data(interpreter, kind):
     results = interpreter.run_code(f"import matplotlib.pyplot as plt\nplt.figure()\n{code}\nplt.show()").results
     chart = results[-1].chart
     assert chart.type.value == kind and is_right(chart.elements), chart.to_dict()
+
+
+@pytest.mark.parametrize("draw", ("plot", "scatter"))
+def test_charts_may_have_texts_on_an_axis(interpreter, draw):
+    code = f"import matplotlib.pyplot as plt\nplt.{draw}([0, 1], ['A', 'B']); plt.show()"
+    chart = interpreter.run_code(code).results[0].chart
+    assert (chart.x_scale, chart.y_scale, chart.y_ticks) == ("linear", "categorical", ["A", "B"])
+    assert all(isinstance(tick, float) for tick in chart.x_ticks)
+    assert chart.elements[0].points == [(0, "A"), (1, "B")]
 
 
 def test_several_axes_are_one_superchart(interpreter):

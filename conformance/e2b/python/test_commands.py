@@ -31,6 +31,13 @@ def test_who_where_and_with_what(sandbox):
         run("pwd", cwd="/no/such/directory")
 
 
+def test_a_command_in_its_own_session_is_waited_for(sandbox):
+    assert sandbox.commands.run("setsid sh -c 'sleep 0.3; echo hi'").stdout == "hi\n"
+    with pytest.raises(CommandExitException) as failed:
+        sandbox.commands.run("setsid sh -c 'exit 3'")
+    assert failed.value.exit_code == 3
+
+
 def test_much_output_comes_whole(sandbox):
     result = sandbox.commands.run("seq 1 200000")
     assert result.stdout.splitlines()[-1] == "200000" and len(result.stdout) == 1288895

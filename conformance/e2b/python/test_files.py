@@ -33,7 +33,7 @@ def test_a_directory_is_listed_with_what_there_is_to_say(sandbox, place):
     entries = {entry.name: entry for entry in sandbox.files.list(place)}
     assert set(entries) == {"d", "f", "l", "n"}
     assert entries["d"].type == FileType.DIR and entries["f"].type == FileType.FILE and entries["f"].size == 6
-    assert entries["l"].symlink_target == "f" and entries["f"].owner == "user"
+    assert entries["l"].symlink_target == f"{place}/f" and entries["f"].owner == "user"
     assert entries["f"].permissions == "-rw-r--r--" and entries["f"].mode == 0o644
     assert f"{place}/d/e/g" in [entry.path for entry in sandbox.files.list(place, depth=3)]
     info = sandbox.files.get_info(f"{place}/f")
@@ -69,6 +69,25 @@ def test_changes_are_seen(sandbox, place):
     until("the directory", lambda: sees(("sub", "create")))
     sandbox.commands.run(f"echo x >{place}/sub/file && rm {place}/sub/file")
     until("the file", lambda: sees(("sub/file", "write"), ("sub/file", "remove")))
+    watch.stop()
+
+
+def test_a_file_that_is_written_is_the_only_change_and_keeps_its_links(sandbox, place):
+    watch = sandbox.files.watch_dir(place)
+    seen = []
+
+    def sees(*changes):
+        seen.extend((event.name, event.type.value) for event in watch.get_new_events())
+        return all(change in seen for change in changes)
+
+    sandbox.files.write(f"{place}/file", "one")
+    until("the new file", lambda: sees(("file", "create"), ("file", "write")))
+    sandbox.commands.run(f"ln {place}/file /tmp/linked")
+    seen.clear()
+    sandbox.files.write(f"{place}/file", "two")
+    until("the write", lambda: sees(("file", "write")))
+    assert {name for name, _ in seen} == {"file"}
+    assert sandbox.files.read("/tmp/linked") == "two"
     watch.stop()
 
 

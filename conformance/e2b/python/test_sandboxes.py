@@ -1,6 +1,7 @@
 """Creating, finding and ending sandboxes."""
 
 import datetime
+import time
 import uuid
 
 import pytest
@@ -14,6 +15,7 @@ from e2b import (
     SandboxState,
 )
 from support import native
+from support.waiting import until
 
 MISSING = "0" * 12 + "4" + "0" * 3 + "8" + "0" * 15
 
@@ -93,7 +95,18 @@ def test_a_timeout_is_set_anew_and_connecting_never_shortens_it(make):
     made.set_timeout(60)
     assert made.get_info().end_at < longer
     with pytest.raises(SandboxException):
-        made.set_timeout(0)
+        made.set_timeout(-1)
+
+
+def test_a_timeout_of_zero_ends_or_pauses_at_once(make):
+    made = make(timeout=100)
+    made.set_timeout(0)
+    assert not made.is_running()
+    pausing = make(timeout=100, lifecycle={"on_timeout": "pause"})
+    pausing.set_timeout(0)
+    assert pausing.get_info().state == SandboxState.PAUSED
+    short = make(timeout=0)
+    until("its end", lambda: not short.is_running())
 
 
 def test_a_wrong_key_and_a_wrong_template_are_refused():
@@ -109,6 +122,8 @@ def test_what_cannot_be_had_is_refused_with_a_sentence():
     with pytest.raises(SandboxException, match="headers cannot be put"):
         rules = {"example.org": [{"transform": {"headers": {"X-Key": "1"}}}]}
         Sandbox.create(network={"allow_out": ["example.org"], "rules": rules})
+    with pytest.raises(SandboxException, match="public DNS resolver"):
+        Sandbox.create(network={"allow_out": ["1.1.1.1"]})
     with pytest.raises(SandboxException, match="volume"):
         Sandbox.create(volume_mounts={"/data": "no-such-volume"})
 
@@ -145,12 +160,16 @@ def test_an_idempotency_key_makes_one_sandbox(make):
     assert make(idempotency_key=key).sandbox_id == make(idempotency_key=key).sandbox_id
 
 
-def test_metrics_are_of_now(sandbox):
+def test_metrics_are_of_now_or_of_a_span(sandbox):
     [metrics] = sandbox.get_metrics()
     assert metrics.cpu_count >= 1 and 0 <= metrics.cpu_used_pct <= 100 * metrics.cpu_count
     assert 0 < metrics.mem_used < metrics.mem_total and 0 < metrics.disk_used < metrics.disk_total
-    # The server stores no history.
     hour = datetime.timedelta(hours=1)
     now = datetime.datetime.now(datetime.timezone.utc)
     assert sandbox.get_metrics(start=now - 2 * hour, end=now - hour) == []
-    assert len(sandbox.get_metrics(start=now - hour, end=now + hour)) == 1
+    deadline = time.monotonic() + 60
+    while len(samples := sandbox.get_metrics(start=now - hour, end=now + hour)) < 2:
+        assert time.monotonic() < deadline, samples
+        time.sleep(1)
+    assert all(0 < sample.mem_used <= sample.mem_total for sample in samples)
+    assert [sample.timestamp for sample in samples] == sorted(sample.timestamp for sample in samples)

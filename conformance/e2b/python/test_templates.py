@@ -136,6 +136,6 @@ def test_a_step_that_fails_is_named():
         Template.build(template, "conformance-broken")
 
 
-def test_an_image_that_cannot_be_had_is_refused():
-    with pytest.raises(BuildException, match="cannot be had"):
-        Template.build(Template().from_python_image("3.12"), "conformance-image")
+def test_an_image_whose_registry_cannot_be_reached_is_refused():
+    with pytest.raises(BuildException, match="cannot reach registry.invalid"):
+        Template.build(Template().from_image("registry.invalid/none"), "conformance-image")

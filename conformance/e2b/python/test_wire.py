@@ -10,6 +10,7 @@ from e2b import SandboxState
 from e2b.api.client.models.template import Template as ListedTemplate
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import native, wire
+from support.waiting import until
 
 INTERPRETER = 49999
 
@@ -116,6 +117,25 @@ def test_who_asks_for_what_has_ended_learns_why(make):
     made.kill()
     answer = wire.send("GET", f"/sandboxes/{made.sandbox_id}", wire.key())
     assert answer.status == 404 and answer.json()["message"].endswith("doesn't exist any more: it was killed")
+
+
+def test_a_route_that_does_not_exist_is_refused_in_the_clients_format():
+    answer = wire.send("GET", "/no/such/route", wire.key())
+    assert (answer.status, answer.json()["code"]) == (404, 404) and "no route" in answer.json()["message"]
+
+
+def test_the_console_is_read_as_logs(sandbox):
+    path = f"/sandboxes/{sandbox.sandbox_id}/logs"
+    sandbox.commands.run("echo said >/dev/console", user="root")
+    answer = until("the line", lambda: with_lines(wire.send("GET", path, wire.key()).json()))
+    assert "said" in [entry["line"] for entry in answer["logs"]]
+    assert [entry["line"] for entry in answer["logs"]] == [entry["message"] for entry in answer["logEntries"]]
+    assert wire.send("GET", f"/v2{path}?limit=1", wire.key()).json()["logs"] == answer["logEntries"][:1]
+    assert wire.send("GET", "/sandboxes/none/logs", wire.key()).status == 404
+
+
+def with_lines(answer):
+    return answer if any(entry["line"] == "said" for entry in answer["logs"]) else None
 
 
 def test_templates_are_listed_as_the_client_would_read_them():

@@ -83,6 +83,13 @@ test("files go both ways, and are listed, moved, removed", async () => {
   assert.equal(await (await fetch(await sandbox().downloadUrl("by-url"))).text(), "sent");
 });
 
+test("an upload that is refused says why, however large it is", async () => {
+  const large = new Uint8Array(8 * 1024 * 1024).buffer;
+  for (let round = 0; round < 10; round++) {
+    await assert.rejects(sandbox().files.write("/etc", large), /directory/);
+  }
+});
+
 test("changes are seen as they happen", async () => {
   const seen = [];
   await sandbox().files.makeDir("watched");

@@ -16,9 +16,10 @@ DRAIN_WITHIN = 60.0
 
 
 class Server:
-    def __init__(self, home, *, environment=None):
+    def __init__(self, home, *options, environment=None):
         self.home = Path(home)
         self.home.mkdir(parents=True, exist_ok=True)
+        self.options = options
         self.log = self.home.parent / "server.log"
         self.token = f"faults-{secrets.token_hex(16)}"
         self.environment = {
@@ -32,7 +33,7 @@ class Server:
         begun = time.monotonic()
         read_from = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            command = [os.environ["SANDLING"], "serve", "--listen", "127.0.0.1:0"]
+            command = [os.environ["SANDLING"], "serve", "--listen", "127.0.0.1:0", *self.options]
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         while True:
             said = self.log.read_bytes()[read_from:].decode(errors="replace")

@@ -104,6 +104,16 @@ def test_a_sandbox_of_no_tree_cannot_be_promoted(make):
         make().promote(cleanup_siblings=True)
 
 
+def test_metadata_makes_no_sandbox_a_child_of_a_fork(make, adopt):
+    parent = make()
+    winner, loser = adopt(*parent.fork_tree(2))
+    forger = make(metadata={"fork_tree_id": winner.metadata["fork_tree_id"], "fork_index": "1"})
+    with pytest.raises(pandastack.BadRequestError):
+        forger.promote(cleanup_siblings=True)
+    assert winner.promote(cleanup_siblings=True)["deleted"] == [loser.id]
+    assert forger.refresh().status == "running"
+
+
 def test_another_tree_is_not_touched(make, adopt):
     parent = make()
     first, second = adopt(*parent.fork_tree(1)), adopt(*parent.fork_tree(1))

@@ -51,6 +51,20 @@ def test_metrics_are_real_numbers(make):
     assert after["guest"]["disk_available_bytes"] < before["guest"]["disk_available_bytes"]
 
 
+def test_time_series_have_their_shape(make):
+    sandbox = make()
+    answer = call("GET", f"/v1/metrics/sandbox/{sandbox.id}", query={"step": "15s"})
+    assert answer.status == 200
+    series = answer.json()
+    assert (sorted(series), series["step"]) == (["from", "series", "step", "to"], "15s")
+    assert sorted(series["series"]) == ["cpu_pct", "mem_bytes"]
+    overview = call("GET", "/v1/metrics/overview").json()["series"]
+    assert sum(count for _, count in overview["sb_creates"]) >= 1
+    assert all(time.count(":") == 2 and value > 0 for time, value in overview["boot_p50"])
+    for query in ({"step": "7s"}, {"from": "x"}, {"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}):
+        assert call("GET", "/v1/metrics/overview", query=query).status == 400
+
+
 def test_a_sandbox_can_be_given_a_larger_disk():
     [template] = [found for found in call("GET", "/v1/templates").json() if found["name"] == "base"]
     wanted = template["disk_mb"] + 512

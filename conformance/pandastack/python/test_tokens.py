@@ -20,7 +20,8 @@ def token(client):
 
 
 def test_me_says_in_which_workspace_the_key_works(client, other_client):
-    assert client.me() and other_client.me()
+    me = call("GET", "/v1/me").json()
+    assert (me["current_org"], me["orgs"], me["auth_method"]) == ("default", ["default"], "token")
     assert client.me() != other_client.me()
 
 
@@ -33,7 +34,7 @@ def test_no_answer_about_me_or_my_keys_shows_a_key(client, token):
 
 
 def test_a_new_token_works_and_is_listed_by_name(client, token):
-    assert token.token and token.prefix and token.token.startswith(token.prefix)
+    assert token.token.startswith("pds_") and token.prefix and token.token.startswith(token.prefix)
     assert pandastack.Client(api_key=token.token).sandboxes.list() is not None
     [listed] = [known for known in client.tokens.list() if known.prefix == token.prefix]
     assert listed.name == token.name and listed.name.startswith("conformance-")

@@ -70,6 +70,6 @@ test("exec/ws tells of a character that was never completed before it tells the 
 });
 
 test("a socket needs a key and a sandbox that is there", async () => {
-  await assert.rejects(open(`/v1/sandboxes/${sandbox().id}/ssh`, "wrong"), { status: 401 });
+  await assert.rejects(open(`/v1/sandboxes/${sandbox().id}/ssh`, "pds_wrong"), { status: 401 });
   await assert.rejects(open(`/v1/sandboxes/${MISSING}/ssh`), { status: 404 });
 });

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sandling_client::{ClientError, Forked, Stream};
+use sandling_client::{ClientError, Forked, Stream, query};
 use sandling_tools::{CallControl, ToolError, Toolbox};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
@@ -84,6 +84,7 @@ pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
     .await;
     let best = first_best(&attempts, Attempt::compare);
     let Some(best) = best else { return Err(ClientError::UnexpectedResponse("a fork has no children".to_owned())) };
+    race.transcript.write("winner", json!({ "attempt": attempts[best].number }));
     for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
         // A sandbox that cannot be ended now ends at its TTL.
         let path = format!("/v1/sandboxes/{}", attempt.toolbox.sandbox());
@@ -119,6 +120,7 @@ impl Race<'_> {
             self.task, self.check
         );
         let outcome = self.worker.run(job, &task).await;
+        self.record_changes(number, &toolbox).await;
         let (check_exit_code, score) = match self.check(&toolbox).await {
             Ok(checked) => checked,
             Err(error) => {
@@ -129,6 +131,26 @@ impl Race<'_> {
         let about = json!({ "exit_code": check_exit_code, "score": score });
         self.transcript.of_attempt(number).write("check", about);
         Attempt { number, outcome, check_exit_code, score, toolbox }
+    }
+
+    /// Writes to the transcript what an attempt changed in its directory, before the check changes more. The transcript
+    /// goes without it if the sandboxes cannot be compared.
+    async fn record_changes(&self, number: usize, toolbox: &Toolbox) {
+        let which = query(&[
+            ("from", Some(self.parent.sandbox().to_owned())),
+            ("to", Some(toolbox.sandbox().to_owned())),
+            ("path", Some(toolbox.settings().directory.clone())),
+        ]);
+        let path = format!("/v1/diff{which}");
+        let comparing = self.parent.client().get::<Value>(&path);
+        let compared = tokio::select! {
+            compared = tokio::time::timeout(COMPARE_WITHIN, comparing) => compared,
+            () = self.stop.cancelled() => return,
+        };
+        if let Ok(Ok(mut changes)) = compared {
+            shorten(&mut changes);
+            self.transcript.of_attempt(number).write("changes", changes);
+        }
     }
 
     async fn check(&self, toolbox: &Toolbox) -> Result<(Option<i32>, Option<f64>), ToolError> {
@@ -145,6 +167,28 @@ impl Race<'_> {
         let checked = toolbox.call("run_command", json!({ "command": self.check }), &control).await?;
         let tail = tail.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((checked.exit_code, score(&String::from_utf8_lossy(&tail))))
+    }
+}
+
+const COMPARE_WITHIN: Duration = Duration::from_secs(60);
+/// The most bytes of text diffs, and the most files, that a transcript has of one attempt.
+const MOST_PATCH: usize = 256 * 1024;
+const MOST_FILES: usize = 300;
+
+/// Leaves out text diffs and files beyond what a transcript should hold. The counts stay.
+fn shorten(changes: &mut Value) {
+    let Some(files) = changes["files"].as_array_mut() else { return };
+    files.truncate(MOST_FILES);
+    let mut room = MOST_PATCH;
+    for file in files {
+        let length = file["patch"].as_str().map_or(0, str::len);
+        match room.checked_sub(length) {
+            Some(left) => room = left,
+            None => {
+                file["patch"] = Value::Null;
+                file["no_patch"] = "too_large".into();
+            }
+        }
     }
 }
 
@@ -165,6 +209,19 @@ mod tests {
         assert_eq!(first_best(&[1, 3, 2, 3], Ord::cmp), Some(1));
         assert_eq!(first_best(&[0, 0, 0], Ord::cmp), Some(0));
         assert_eq!(first_best(&[] as &[u8], Ord::cmp), None);
+    }
+
+    #[test]
+    fn a_transcript_holds_no_endless_diff() {
+        let file = |patch: String| json!({ "path": "p", "patch": patch, "no_patch": null });
+        let mut files = vec![file("x".repeat(MOST_PATCH)), file("y".to_owned()), file(String::new())];
+        files.extend(vec![file(String::new()); MOST_FILES]);
+        let mut changes = json!({ "added": 303, "files": files });
+        shorten(&mut changes);
+        let left = changes["files"].as_array().unwrap();
+        assert_eq!((left.len(), left[0]["patch"].as_str().unwrap().len()), (MOST_FILES, MOST_PATCH));
+        assert_eq!((&left[1]["patch"], left[1]["no_patch"].as_str()), (&Value::Null, Some("too_large")));
+        assert_eq!((left[2]["patch"].as_str(), changes["added"].as_u64()), (Some(""), Some(303)));
     }
 
     #[test]

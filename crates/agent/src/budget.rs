@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::ended_by::EndedBy;
@@ -18,6 +19,13 @@ pub struct Budget {
     /// In dollars. Needs prices.
     pub cost: Option<f64>,
     pub prices: Option<Prices>,
+}
+
+impl Budget {
+    /// For the transcript. A limit of an engine that is off is null.
+    pub(crate) fn limits(&self) -> Value {
+        json!({ "steps": self.steps, "seconds": self.wall.as_secs(), "tokens": self.tokens, "cost": self.cost })
+    }
 }
 
 /// Dollars per million tokens.

@@ -9,6 +9,8 @@ mod budget;
 mod ended_by;
 mod engine;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
 mod model;
 mod project;
@@ -24,7 +26,7 @@ pub use engine::{Engine, EngineError};
 pub use events::{Event, Watch};
 pub use job::{Job, Outcome};
 pub use model::{Api, Endpoint, EndpointError, Model, ModelError};
-pub use project::{Change, Conflict, Diff, Project, ProjectError};
+pub use project::{BY_PRODUCTS, Change, Conflict, Diff, Node, Project, ProjectError, ProjectTree};
 pub use run::Agent;
 pub use transcript::Transcript;
 pub use usage::Usage;

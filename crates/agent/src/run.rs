@@ -47,8 +47,8 @@ impl Agent<'_> {
     pub async fn run(&self, task: &str) -> Outcome {
         let mut spent = Spent::new();
         let mut answer = String::new();
-        let about =
-            json!({ "task": task, "model": self.model.endpoint().model, "sandbox": self.job.toolbox.sandbox() });
+        let about = json!({ "task": task, "model": self.model.endpoint().model, "sandbox": self.job.toolbox.sandbox(),
+                "budget": self.job.budget.limits() });
         self.job.transcript.write("start", about);
         let ended = self.work(task, &mut spent, &mut answer).await;
         let cost = spent.cost(&self.job.budget);

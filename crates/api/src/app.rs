@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sandling_engine::{Engine, State};
@@ -10,6 +10,7 @@ use sandling_service::{Build, Service};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
+use crate::cell_lanes::CellLanes;
 use crate::closing::Closing;
 use crate::error::ApiError;
 use crate::live_requests::LiveRequests;
@@ -25,18 +26,32 @@ pub struct App {
     pub(crate) meter: Meter,
     pub(crate) activity: Activity,
     pub(crate) live_requests: LiveRequests,
+    pub(crate) cell_lanes: CellLanes,
+    domain: OnceLock<String>,
     dialect_states: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     closing: watch::Sender<bool>,
 }
 
 impl App {
+    /// The domain of the server and its port, if it has one.
+    pub(crate) fn domain(&self) -> Option<&str> {
+        self.domain.get().map(String::as_str)
+    }
+
+    pub(crate) fn set_domain(&self, domain: String) {
+        // The first listener's domain stays.
+        let _ = self.domain.set(domain);
+    }
+
     pub fn new(engine: Arc<Engine>, service: Arc<Service>) -> Arc<Self> {
         Arc::new(Self {
             engine,
             service,
             meter: Meter::new(),
+            domain: OnceLock::new(),
             activity: Activity::new(),
             live_requests: LiveRequests::default(),
+            cell_lanes: CellLanes::default(),
             dialect_states: Mutex::default(),
             closing: watch::Sender::new(false),
         })
@@ -51,7 +66,7 @@ impl App {
 
     /// A build of a workspace.
     pub(crate) fn build(&self, workspace: &str, id: &str) -> Result<Arc<Build>, ApiError> {
-        self.service.builds.find(workspace, id).ok_or_else(|| ApiError::not_found("build"))
+        self.service.builds.registry.find(workspace, id).ok_or_else(|| ApiError::not_found("build"))
     }
 
     /// Ends the requests in progress whose tokens no longer work.
@@ -84,7 +99,7 @@ impl App {
     fn is_needed(&self) -> bool {
         let runs = |state| !matches!(state, State::Hibernated | State::Ended | State::Unreadable);
         self.activity.is_busy()
-            || self.service.builds.any_running()
+            || self.service.builds.registry.any_running()
             || self.engine.list().iter().any(|sandbox| runs(sandbox.state))
     }
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use futures_util::future::BoxFuture;
 use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
 use sandling_service::{Principal, Scope, WorkspaceName};
+use sandling_wire::Dialect;
 
 use crate::app::App;
+use crate::audit;
 use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::request_limits::{self, Holder};
@@ -41,9 +43,15 @@ impl Need for Operator {
     const SCOPE: Scope = Scope::Operator;
 }
 
+/// The principal of a request that came with the session of a browser instead of a token.
+#[derive(Clone)]
+pub(crate) struct SignedIn(pub(crate) Principal);
+
 /// The caller of the request, who has at least the scope `N`.
 pub(crate) struct Caller<N> {
     pub(crate) principal: Principal,
+    /// The form of the caller's token.
+    pub(crate) dialect: Dialect,
     need: PhantomData<N>,
 }
 
@@ -52,12 +60,23 @@ impl<N> Caller<N> {
         &self.principal.workspace
     }
 
-    /// Finds a sandbox of the caller's workspace. An invalid id is also reported as not found.
+    /// Finds a sandbox of the caller's workspace by its id or name. An invalid id is also reported as not found.
     pub(crate) async fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
-        let missing = || ApiError::not_found("sandbox");
-        let id = SandboxId::parse(id).ok_or_else(missing)?;
-        let found = app.engine.find(self.workspace().as_str(), &id).await;
+        let workspace = self.workspace().as_str();
+        let missing = || self.ended(app, id).unwrap_or_else(|| ApiError::not_found("sandbox"));
+        let id = app.engine.resolve(workspace, id).ok_or_else(missing)?;
+        let found = app.engine.find(workspace, &id).await;
         found.ok_or_else(|| self.unreadable(app, &id).map_or_else(missing, |_| Refused::Unreadable.into()))
+    }
+
+    /// Why a sandbox that existed is missing. The public clients of other dialects expect one fixed text.
+    fn ended(&self, app: &App, named: &str) -> Option<ApiError> {
+        let named = SandboxId::parse(named).map_or_else(|| named.to_owned(), |id| id.to_string());
+        // If the store cannot be read, the sandbox is missing without a reason.
+        let (info, why) = app.engine.last_ended(self.workspace().as_str(), &named).ok()??;
+        let message = format!("sandbox {} has ended: {why}", info.name.unwrap_or_else(|| info.id.to_string()));
+        let error = ApiError::new(StatusCode::NOT_FOUND, "sandbox_ended", message);
+        (self.dialect == Dialect::Native).then_some(error)
     }
 
     /// A sandbox of the caller's workspace whose row cannot be read.
@@ -70,13 +89,21 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let principal = app.service.tokens.authenticate(&presented(parts))?;
+        let presented = presented(parts);
+        let principal = match parts.extensions.get::<SignedIn>() {
+            Some(SignedIn(principal)) => principal.clone(),
+            None => app.service.tokens.authenticate(&presented)?,
+        };
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.came_from(&principal);
         }
         request_limits::admit(app, &parts.extensions, &principal.workspace, Holder::Token(&principal.token_prefix))?;
         principal.require(N::SCOPE)?;
-        if let Some(id) = used_sandbox(parts.uri.path())
+        if let Some(context) = parts.extensions.get::<RequestContext>() {
+            audit::begin(app, context)?;
+        }
+        if let Some(id) = used_sandbox(&parts.uri)
+            && let Some(id) = app.engine.resolve(principal.workspace.as_str(), id)
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             // A token that may only look neither wakes a sandbox nor prolongs its life.
@@ -89,7 +116,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
                 return Err(Refused::Hibernated.into());
             }
         }
-        Ok(Self { principal, need: PhantomData })
+        Ok(Self { principal, dialect: Dialect::of_token(&presented), need: PhantomData })
     }
 }
 
@@ -101,6 +128,7 @@ pub(crate) struct UseObserver(pub(crate) Arc<dyn Fn(Arc<Sandbox>) -> BoxFuture<'
 const USES: [&str; 14] = [
     "exec",
     "execs",
+    "run-code",
     "fs",
     "repl",
     "contexts",
@@ -109,17 +137,17 @@ const USES: [&str; 14] = [
     "fork",
     "fork-tree",
     "snapshots",
-    "ssh",
     "logs",
     "resume",
     "metrics",
 ];
 
-/// The sandbox whose machine this path needs.
-fn used_sandbox(path: &str) -> Option<SandboxId> {
-    let (id, rest) = path.strip_prefix("/v1/sandboxes/")?.split_once('/')?;
+/// The id or name of the sandbox whose machine a request to this address needs. Stored metrics need none.
+fn used_sandbox(uri: &Uri) -> Option<&str> {
+    let (id, rest) = uri.path().strip_prefix("/v1/sandboxes/")?.split_once('/')?;
     let first = rest.split('/').next()?;
-    if USES.contains(&first) { SandboxId::parse(id) } else { None }
+    let is_history = rest == "metrics" && uri.query().is_some_and(|query| !query.is_empty());
+    (USES.contains(&first) && !is_history).then_some(id)
 }
 
 /// Wakes a hibernated sandbox. Concurrent calls are safe.
@@ -187,12 +215,12 @@ mod tests {
     #[test]
     fn only_what_needs_a_machine_wakes_one() {
         let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
-        let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
+        let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}").parse().unwrap()).is_some();
         assert!(wakes("/exec") && wakes("/fs/stat") && wakes("/exec/stream") && wakes("/fork"));
-        assert!(wakes("/ssh") && wakes("/exec/pty"), "a terminal");
+        assert!(wakes("/exec/pty"), "a terminal");
         assert!(wakes("/logs"), "a console is its machine's");
         assert!(!wakes("") && !wakes("/") && !wakes("/lifecycle") && !wakes("/hibernate") && !wakes("/events"));
-        assert!(used_sandbox("/v1/sandboxes/nonsense/exec").is_none());
+        assert!(wakes("/metrics") && !wakes("/metrics?from=1"), "stored metrics");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Data about a request that its handler shares with the outer layers.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
@@ -23,6 +24,17 @@ struct Context {
     live: Arc<LiveRequest>,
     principal: OnceLock<Principal>,
     object: OnceLock<String>,
+    action: OnceLock<AuditedAction>,
+    /// The number of the audit log's intent; 0 if there is none.
+    intent: AtomicI64,
+}
+
+/// What the audit log calls a request.
+#[derive(Debug, Clone)]
+pub(crate) struct AuditedAction {
+    pub(crate) name: &'static str,
+    /// What the path names.
+    pub(crate) object: Option<String>,
 }
 
 impl RequestContext {
@@ -33,6 +45,8 @@ impl RequestContext {
             peer: request.extensions().get().map(|peer: &Peer| peer.route().address),
             principal: OnceLock::new(),
             object: OnceLock::new(),
+            action: OnceLock::new(),
+            intent: AtomicI64::new(0),
         }))
     }
 
@@ -64,6 +78,24 @@ impl RequestContext {
 
     pub(crate) fn live(&self) -> &Arc<LiveRequest> {
         &self.0.live
+    }
+
+    /// What the audit log calls the request, if it is audited.
+    pub(crate) fn action(&self) -> Option<&AuditedAction> {
+        self.0.action.get()
+    }
+
+    pub(crate) fn acts(&self, action: AuditedAction) {
+        let _ = self.0.action.set(action);
+    }
+
+    pub(crate) fn set_intent(&self, intent: i64) {
+        self.0.intent.store(intent, Ordering::Relaxed);
+    }
+
+    /// Takes the intent that was written to the audit log before the request acted.
+    pub(crate) fn take_intent(&self) -> Option<i64> {
+        Some(self.0.intent.swap(0, Ordering::Relaxed)).filter(|intent| *intent != 0)
     }
 
     /// Records the object that a request created, which its path cannot name.

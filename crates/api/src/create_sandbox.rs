@@ -14,6 +14,7 @@ use crate::convert::sandbox::create_spec;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::idempotency::{Answer, IdempotentRequest};
+use crate::snapshots;
 
 pub(crate) async fn answer(
     app: &Arc<App>,
@@ -26,7 +27,18 @@ pub(crate) async fn answer(
     let idempotent = IdempotentRequest { app, context, workspace, headers, route, body: &body.bytes };
     idempotent
         .answer(|mark| async move {
-            let mut spec = create_spec(body.value, workspace.as_str())?;
+            let mut request = body.value;
+            if let Some(image) = request.image.take() {
+                if request.template.is_some() || request.from_snapshot.is_some() {
+                    let message = "a sandbox comes from one of template, image and from_snapshot; leave the others out";
+                    return Err(ApiError::bad_request(message));
+                }
+                request.template = Some(app.service.images.template(workspace, &image, Arc::new(|_| {})).await?);
+            }
+            if let Some(named) = request.from_snapshot.take_if(|named| !named.is_empty()) {
+                request.from_snapshot = Some(snapshots::resolve(app, workspace, &named)?.to_string());
+            }
+            let mut spec = create_spec(request, workspace.as_str())?;
             inherit_process_defaults(&app.engine, &mut spec)?;
             let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
             context.made(&view.id);

@@ -1,9 +1,7 @@
 //! Errors of the API: a status, a stable code, and a message.
 //!
 //! The body is flat, `{"error": "...", "code": "...", "request_id": "..."}`. A handler's error reaches the outermost
-//! layer as an extension of its response; that layer knows the request id and writes the body. The clients interpret
-//! some words: they read a 5xx with "timeout" as a command's timeout, and some phrases make them retry. So only
-//! [`ApiError::command_timeout`] may use that word.
+//! layer as an extension of its response; that layer knows the request id and writes the body.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +10,8 @@ use serde_json::{Map, Value};
 
 /// Longer messages are cut, because parts of some come from guests.
 const MAX_MESSAGE: usize = 500;
+/// The code of a command that timed out.
+pub(crate) const COMMAND_TIMEOUT: &str = "command_timeout";
 
 #[derive(Debug, Clone)]
 pub struct ApiError {
@@ -33,9 +33,7 @@ pub(crate) struct Shape {
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        let message = cut(message.into());
-        let message = if status.is_server_error() { without_trigger_words(&message) } else { message };
-        Self { status, code, message, retry_after: None, more: Map::new(), shape: None }
+        Self { status, code, message: cut(message.into()), retry_after: None, more: Map::new(), shape: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -50,11 +48,9 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
-    /// A command that timed out. The public clients look for the word "timeout".
+    /// A command that timed out.
     pub(crate) fn command_timeout(seconds: f64) -> Self {
-        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "command_timeout", "");
-        error.message = command_timeout_text(seconds);
-        error
+        Self::new(StatusCode::GATEWAY_TIMEOUT, COMMAND_TIMEOUT, format!("command timeout after {seconds}s"))
     }
 
     /// An internal error. The client gets the request id; the log has the cause.
@@ -89,6 +85,13 @@ impl ApiError {
         Value::Object(body)
     }
 
+    /// The body of an error that an event stream carries.
+    pub(crate) fn body_with_status(&self, request_id: &str) -> Value {
+        let mut body = self.body(request_id);
+        body["status"] = self.status.as_u16().into();
+        body
+    }
+
     /// The body in the client's format.
     pub(crate) fn written(&self, request_id: &str) -> Value {
         self.shape.map_or_else(|| self.body(request_id), |shape| (shape.body)(self))
@@ -114,9 +117,29 @@ impl ApiError {
     }
 }
 
-pub(crate) fn command_timeout_text(seconds: f64) -> String {
-    format!("command timeout after {seconds}s")
+/// Implements the conversion of errors whose every variant holds an error that can be converted.
+macro_rules! convert_sources {
+    ($($error:ident { $($variant:ident),+ })+) => {
+        $(impl From<$error> for ApiError {
+            fn from(error: $error) -> Self {
+                match error { $($error::$variant(source) => source.into()),+ }
+            }
+        })+
+    };
 }
+pub(crate) use convert_sources;
+
+/// Implements the conversion of errors that are the client's mistake, whatever the variant.
+macro_rules! convert_mistakes {
+    ($($error:ident),+) => {
+        $(impl From<$error> for ApiError {
+            fn from(error: $error) -> Self {
+                Self::bad_request(error.to_string())
+            }
+        })+
+    };
+}
+pub(crate) use convert_mistakes;
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
@@ -135,36 +158,9 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// Replaces words that the public clients would misinterpret.
-fn without_trigger_words(message: &str) -> String {
-    let triggers = [
-        ("i/o timeout", "no answer"),
-        ("deadline exceeded", "too late"),
-        ("timeout", "time limit"),
-        ("connect: connection refused", "connection refused"),
-        ("no route to host", "no route"),
-    ];
-    let mut calm = message.to_owned();
-    for (trigger, instead) in triggers {
-        while let Some(at) = calm.to_ascii_lowercase().find(trigger) {
-            calm.replace_range(at..at + trigger.len(), instead);
-        }
-    }
-    calm
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_commands_deadline_speaks_of_a_timeout() {
-        let other =
-            ApiError::new(StatusCode::BAD_GATEWAY, "x", "QMP Timeout; i/o timeout; connect: connection refused");
-        assert_eq!(other.message, "QMP time limit; no answer; connection refused");
-        assert_eq!(ApiError::command_timeout(10.0).message, "command timeout after 10s");
-        assert_eq!(ApiError::command_timeout(1.5).message, "command timeout after 1.5s");
-    }
 
     #[test]
     fn a_guests_endless_sentence_is_cut() {

@@ -51,17 +51,34 @@ pub(crate) async fn body(mut download: Download) -> Result<Response, ApiError> {
 }
 
 /// Writes a body to a file.
-pub(crate) async fn send(upload: &Upload, mut body: Body) -> Result<(), ApiError> {
-    loop {
-        let frame = tokio::time::timeout(STILL_FOR, body.frame()).await.map_err(|_| too_slow())?;
-        match frame {
-            None => return Ok(()),
-            Some(Ok(frame)) => {
-                if let Ok(bytes) = frame.into_data() {
-                    upload.send(&bytes).await?;
+pub(crate) async fn send(upload: &Upload, body: Body) -> Result<(), ApiError> {
+    let mut body = frames(body);
+    while let Some(bytes) = body.next().await? {
+        upload.send(&bytes).await?;
+    }
+    Ok(())
+}
+
+/// The data of a body that the client sends. One without progress is refused.
+pub(crate) struct Frames(Body);
+
+pub(crate) fn frames(body: Body) -> Frames {
+    Frames(body)
+}
+
+impl Frames {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            let frame = tokio::time::timeout(STILL_FOR, self.0.frame()).await.map_err(|_| too_slow())?;
+            match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
                 }
+                Some(Err(_)) => return Err(ApiError::bad_request("the body ended too early")),
             }
-            Some(Err(_)) => return Err(ApiError::bad_request("the body ended too early")),
         }
     }
 }

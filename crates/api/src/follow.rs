@@ -24,7 +24,7 @@ pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> 
     loop {
         match execution.next().await {
             Ok(Output::Bytes { part, bytes, .. }) => {
-                recorder.heard(&bytes);
+                recorder.record(&bytes);
                 if part == Part::Stderr { &mut stderr } else { &mut stdout }.extend(bytes);
             }
             Ok(Output::Started { .. }) => started = true,
@@ -56,7 +56,7 @@ pub(crate) async fn detach(
 async fn drain(mut execution: Execution, mut recorder: Recorder) {
     loop {
         match execution.next().await {
-            Ok(Output::Bytes { bytes, .. }) => recorder.heard(&bytes),
+            Ok(Output::Bytes { bytes, .. }) => recorder.record(&bytes),
             Ok(Output::Started { .. } | Output::Dropped(_)) => {}
             Ok(Output::Exited(_)) | Err(_) => return,
         }
@@ -125,7 +125,7 @@ impl Relay {
             match execution.next().await {
                 Ok(Output::Bytes { part, offset, bytes }) => {
                     position = offset + bytes.len() as u64;
-                    self.recorder.heard(&bytes);
+                    self.recorder.record(&bytes);
                     self.pass(part, offset, position, &bytes).await?;
                 }
                 Ok(Output::Dropped(bytes)) => {
@@ -168,18 +168,18 @@ impl Relay {
         self.flush(position).await?;
         if exit.reason == ExitReason::Timeout {
             let seconds = self.timeout_seconds.unwrap_or(exit.duration_ms as f64 / 1e3);
-            self.complain(&ApiError::command_timeout(seconds)).await?;
+            self.send_error(&ApiError::command_timeout(seconds)).await?;
         }
         self.events.send("exit", &exit.into_wire()).await
     }
 
     async fn failed(mut self, position: u64, error: RunError) -> Result<(), Gone> {
         self.flush(position).await?;
-        self.complain(&error.into()).await
+        self.send_error(&error.into()).await
     }
 
     /// Sends an error event with the status that the response would have had.
-    async fn complain(&self, error: &ApiError) -> Result<(), Gone> {
+    async fn send_error(&self, error: &ApiError) -> Result<(), Gone> {
         let ApiError { message, code, status, .. } = error;
         self.events
             .send("error", &serde_json::json!({ "error": message, "code": code, "status": status.as_u16() }))

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use sandling_engine::Engine;
 use sandling_network::{Totals, Verdict};
+use sandling_service::AuditLog;
 
 use crate::convert::network_events::code;
 use crate::convert::sandbox::status;
@@ -71,6 +72,7 @@ pub(crate) struct Meter {
     volumes: Gauge,
     volume_bytes: Gauge,
     process_cache_fallbacks: Family<FallbackLabels, Counter>,
+    audit_failures: Counter,
     network: NetworkMeter,
     /// Held while reading, because a read clears and recomputes the gauges.
     reading: Mutex<()>,
@@ -91,6 +93,8 @@ impl Meter {
         let process_cache_fallbacks = Family::default();
         let help = "Machines that were restored from device state instead of a cached process";
         registry.register("process_cache_fallbacks", help, process_cache_fallbacks.clone());
+        let audit_failures = Counter::default();
+        registry.register("audit_failures", "Times that the audit log could not be written", audit_failures.clone());
         let network = NetworkMeter::default();
         network.register(registry.sub_registry_with_prefix("network"));
         let reading = Mutex::default();
@@ -102,6 +106,7 @@ impl Meter {
             volumes,
             volume_bytes,
             process_cache_fallbacks,
+            audit_failures,
             network,
             reading,
         }
@@ -118,11 +123,12 @@ impl Meter {
     }
 
     /// Renders all metrics with their current values.
-    pub(crate) fn read(&self, engine: &Engine) -> String {
+    pub(crate) fn read(&self, engine: &Engine, audit: &AuditLog) -> String {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let (volumes, volume_bytes) = engine.volumes().totals();
         self.volumes.set(volumes as i64);
         self.volume_bytes.set(volume_bytes as i64);
+        self.audit_failures.inc_by(audit.failures().saturating_sub(self.audit_failures.get()));
         self.sandboxes.clear();
         for info in engine.list() {
             let status = status(info.state);
@@ -137,7 +143,7 @@ impl Meter {
         self.render()
     }
 
-    fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("a String takes everything");
         text

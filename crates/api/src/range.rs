@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, header};
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedRange {
     All,
     Part(Part),
 }
@@ -17,9 +17,9 @@ pub(crate) enum Part {
 }
 
 /// Parses the header. As the standard requires, an invalid header is ignored.
-pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
+pub(crate) fn requested(headers: &HeaderMap) -> RequestedRange {
     let text = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
-    text.and_then(parse).map_or(Wanted::All, Wanted::Part)
+    text.and_then(parse).map_or(RequestedRange::All, RequestedRange::Part)
 }
 
 fn parse(text: &str) -> Option<Part> {

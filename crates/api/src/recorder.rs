@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sandling_engine::SandboxId;
 use sandling_protocol::CellReport;
-use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
+use sandling_service::{RECORDING_LIMIT, Recording};
 use serde_json::{Map, Value};
 
 use crate::app::App;
+use crate::audit::record_run;
 use crate::context::RequestContext;
 
 /// Records one run, and writes it to the audit log when dropped, however the run ended.
@@ -45,20 +46,20 @@ impl Recorder {
     }
 
     /// Records a cell's result: its text, or its type and length if it has no text.
-    pub(crate) fn heard_result(&mut self, bundle: &Map<String, Value>) {
+    pub(crate) fn record_result(&mut self, bundle: &Map<String, Value>) {
         if self.0.is_some() {
-            self.heard(format!("{}\n", shown(bundle)).as_bytes());
+            self.record(format!("{}\n", shown(bundle)).as_bytes());
         }
     }
 
     /// Records a cell's error, if there is one.
-    pub(crate) fn heard_end(&mut self, report: &CellReport) {
+    pub(crate) fn record_error(&mut self, report: &CellReport) {
         if let Some(error) = &report.error {
-            self.heard(format!("{}\n", error.text.trim_end()).as_bytes());
+            self.record(format!("{}\n", error.text.trim_end()).as_bytes());
         }
     }
 
-    pub(crate) fn heard(&mut self, bytes: &[u8]) {
+    pub(crate) fn record(&mut self, bytes: &[u8]) {
         if let Some(tape) = &mut self.0 {
             let kept = bytes.len().min(RECORDING_LIMIT - tape.output.len().min(RECORDING_LIMIT));
             tape.output.extend_from_slice(&bytes[..kept]);
@@ -81,20 +82,10 @@ fn shown(bundle: &Map<String, Value>) -> String {
 
 impl Drop for Tape {
     fn drop(&mut self) {
-        let Some(principal) = self.context.principal() else { return };
         let mut recording = Recording::new(self.code.as_bytes(), &self.output);
         recording.output_cut = recording.output_cut.saturating_add(self.left_out.try_into().unwrap_or(u32::MAX));
-        let entry = NewAudit {
-            workspace: &principal.workspace,
-            actor: &principal.actor(),
-            action: "run.recorded",
-            object: Some(&self.sandbox),
-            result: AuditResult::Ok,
-            request_id: self.context.id(),
-            remote: self.context.peer().map(|peer| peer.ip()),
-            recording: Some(recording),
-        };
-        self.app.service.audit.record(&entry);
+        let (app, context, sandbox) = (&self.app, &self.context, self.sandbox.as_str());
+        record_run(app, context, sandbox, recording);
     }
 }
 

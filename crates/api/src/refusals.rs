@@ -10,7 +10,7 @@ use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
 use sandling_service::Busy;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, convert_sources};
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
@@ -128,6 +128,7 @@ impl From<CreateError> for ApiError {
             CreateError::NoMemory { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", message).retry_after(5)
             }
+            CreateError::NameTaken { .. } => Self::conflict("name_taken", message),
             CreateError::NoSnapshot => Self::not_found("snapshot"),
             CreateError::SizeOfSnapshot => {
                 Self::bad_request("a sandbox from a snapshot has its size; leave cpu, memory_mb and disk_mb out")
@@ -168,6 +169,7 @@ impl From<NetworkError> for ApiError {
             | NetworkError::SecretName
             | NetworkError::SecretLength { .. }
             | NetworkError::ReservedName
+            | NetworkError::AnyHeader
             | NetworkError::Limit(_)
             | NetworkError::GroupWords
             | NetworkError::Secret(_) => Self::bad_request(message),
@@ -221,7 +223,9 @@ impl From<TimelineError> for ApiError {
     fn from(error: TimelineError) -> Self {
         let message = error.to_string();
         match error {
-            TimelineError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
+            TimelineError::Unknown(_) | TimelineError::Pruned { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message)
+            }
             TimelineError::NameTaken => Self::conflict("name_taken", message),
             TimelineError::Name => Self::bad_request(message),
             TimelineError::TooManyNames => Self::conflict("too_many_names", message),
@@ -229,17 +233,7 @@ impl From<TimelineError> for ApiError {
     }
 }
 
-impl From<CheckpointError> for ApiError {
-    fn from(error: CheckpointError) -> Self {
-        match error {
-            CheckpointError::Timeline(error) => error.into(),
-            CheckpointError::Use(error) => error.into(),
-            CheckpointError::Save(error) => error.into(),
-            CheckpointError::Restore(error) => error.into(),
-            CheckpointError::Change(error) => error.into(),
-        }
-    }
-}
+convert_sources!(CheckpointError { Timeline, Use, Save, Restore, Change });
 
 impl From<DiffError> for ApiError {
     fn from(error: DiffError) -> Self {
@@ -307,6 +301,7 @@ impl From<ForkError> for ApiError {
         match error {
             ForkError::Children(_) => Self::bad_request(error.to_string()),
             ForkError::Use(error) => error.into(),
+            ForkError::Checkpoint(error) => error.into(),
             ForkError::Snapshot(error) => error.into(),
             ForkError::Create(error) => error.into(),
         }
@@ -333,11 +328,12 @@ impl From<TemplateError> for ApiError {
             TemplateError::InUse(_) => Self::conflict("template_in_use", message),
             TemplateError::Exists(_) => Self::conflict("already_exists", message),
             TemplateError::Store(error) => error.into(),
-            TemplateError::Bake { name, source: BakeError::Damaged(_) } => damaged(&name),
-            TemplateError::Bake { source: BakeError::Files(source), .. } if is_full(&source) => {
-                no_space("the server's disk is full")
-            }
-            TemplateError::Bake { .. } | TemplateError::CutOff => Self::internal(&error),
+            TemplateError::Bake { ref name, ref source } => match &**source {
+                BakeError::Damaged(_) => damaged(name),
+                BakeError::Files(source) if is_full(source) => no_space("the server's disk is full"),
+                _ => Self::internal(&error),
+            },
+            TemplateError::CutOff => Self::internal(&error),
         }
     }
 }
@@ -352,7 +348,10 @@ impl From<LoadError> for ApiError {
         match error {
             LoadError::NotBuilt { .. } => Self::conflict("template_not_built", message),
             LoadError::Damaged { name, .. } => damaged(name.as_str()),
-            LoadError::DamagedImage { .. } | LoadError::TooNew { .. } | LoadError::Io { .. } => Self::internal(&error),
+            LoadError::DamagedImage { .. }
+            | LoadError::TooNew { .. }
+            | LoadError::Untrusted(_)
+            | LoadError::Io { .. } => Self::internal(&error),
         }
     }
 }

@@ -12,9 +12,11 @@ use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
+use crate::audit::Action;
 use crate::auth::presented;
 use crate::error::ApiError;
-use crate::{e2b, native, pandastack, request};
+use crate::request::{self, RequestLayer};
+use crate::{dashboard, e2b, native, pandastack};
 
 /// The whole API, ready to be served.
 ///
@@ -25,10 +27,11 @@ pub(crate) fn build(app: Arc<App>) -> Router {
     let own = own.merge(e2b::routes()).fallback(no_such_route).method_not_allowed_fallback(no_such_method);
     let own = own
         .layer(middleware::from_fn_with_state(app.clone(), native::preview::by_host))
-        .layer(middleware::from_fn_with_state(app.clone(), e2b::by_place));
-    let own = layered(own, &app);
+        .layer(middleware::from_fn_with_state(app.clone(), e2b::by_place))
+        .layer(middleware::from_fn_with_state(app.clone(), dashboard::gate));
+    let own = layered(own, &app, &[native::ACTIONS, e2b::ACTIONS]);
     let (rest, other) = (own.clone(), own.clone());
-    let theirs = layered(pandastack::routes(), &app)
+    let theirs = layered(pandastack::routes(), &app, &[pandastack::ACTIONS])
         .fallback(move |request: Request| rest.oneshot(request))
         .method_not_allowed_fallback(move |request: Request| other.oneshot(request));
     Router::new().fallback(move |request: Request| dispatch(app, own, theirs, request))
@@ -49,21 +52,24 @@ pub(crate) fn wants_interim_responses(headers: &HeaderMap) -> bool {
     pandastack::wants_interim_responses(headers)
 }
 
-fn layered(routes: Router<Arc<App>>, app: &Arc<App>) -> Router {
+fn layered(routes: Router<Arc<App>>, app: &Arc<App>, actions: &[&[Action]]) -> Router {
+    let layer = RequestLayer { app: app.clone(), actions: actions.concat().into() };
     routes
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn_with_state(app.clone(), request::layer))
+        .layer(middleware::from_fn_with_state(layer, request::layer))
         .with_state(app.clone())
 }
 
 async fn no_such_route(request: Request) -> ApiError {
     let message = format!("there is no route {} {}", request.method(), request.uri().path());
-    ApiError::new(StatusCode::NOT_FOUND, "no_such_route", message)
+    let error = ApiError::new(StatusCode::NOT_FOUND, "no_such_route", message);
+    ApiError { shape: e2b::shape_of_client(request.headers()), ..error }
 }
 
 async fn no_such_method(request: Request) -> ApiError {
     let message = format!("{} cannot be used on this route", request.method());
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message)
+    let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message);
+    ApiError { shape: e2b::shape_of_client(request.headers()), ..error }
 }
 
 /// The log has the panic itself.

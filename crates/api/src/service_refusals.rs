@@ -2,18 +2,35 @@
 
 use axum::http::StatusCode;
 use sandling_service::{
-    AdmitError, AuthError, BaseError, BuildFailure, Busy, CreateError, Denied, ForkError, InvalidValue, KeyRefused,
-    OpenVolumeError, PlanError, PreviewError, RegisterError, ReleaseVolumeError, RequestRefused, StartError,
-    TokenError, UnknownTemplate, UploadError, VolumeFileError, WorkspaceError,
+    AdmitError, AuditUnavailable, AuthError, BaseError, BuildFailure, Busy, CreateError, Denied, ForkError,
+    InvalidValue, KeyRefused, OpenVolumeError, PlanError, PreviewError, RegisterError, ReleaseVolumeError,
+    RequestRefused, StartError, TokenError, UnknownTemplate, UploadError, VolumeFileError, WebhookError,
+    WorkspaceError,
 };
 
-use crate::error::ApiError;
+use crate::error::{ApiError, convert_mistakes, convert_sources};
 use crate::extract::too_slow;
 use crate::refusals::{is_full, no_space};
 
 /// The message for clients about a failed build.
 pub(crate) fn explain(failure: BuildFailure) -> String {
     ApiError::from(failure).message
+}
+
+impl From<WebhookError> for ApiError {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::Url(_) | WebhookError::Type(_) | WebhookError::Types | WebhookError::Description => {
+                Self::bad_request(error.to_string())
+            }
+            WebhookError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_webhooks", error.to_string()),
+            WebhookError::Unknown(_) | WebhookError::UnknownDelivery { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string())
+            }
+            WebhookError::Key(_) => Self::internal(&error),
+            WebhookError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<AuthError> for ApiError {
@@ -121,6 +138,15 @@ impl From<PreviewError> for ApiError {
     }
 }
 
+impl From<AuditUnavailable> for ApiError {
+    /// The client learns that nothing happened. The log has the cause.
+    fn from(error: AuditUnavailable) -> Self {
+        tracing::error!(error = &error as &dyn std::error::Error, "an action was refused because it cannot be audited");
+        let message = "the audit log cannot be written, and this server refuses what it cannot audit; nothing was done";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable", message).retry_after(5)
+    }
+}
+
 impl From<Busy> for ApiError {
     fn from(busy: Busy) -> Self {
         let seconds = Busy::RETRY_AFTER.as_secs();
@@ -135,14 +161,12 @@ impl From<UnknownTemplate> for ApiError {
     }
 }
 
-impl From<ReleaseVolumeError> for ApiError {
-    fn from(error: ReleaseVolumeError) -> Self {
-        match error {
-            ReleaseVolumeError::Store(error) => error.into(),
-            ReleaseVolumeError::End(error) => error.into(),
-        }
-    }
+convert_sources! {
+    ReleaseVolumeError { Store, End }
+    ForkError { Admit, Busy, Engine }
+    OpenVolumeError { Volume, Wake, Create, Store }
 }
+convert_mistakes!(InvalidValue, PlanError);
 
 impl From<CreateError> for ApiError {
     fn from(error: CreateError) -> Self {
@@ -158,27 +182,6 @@ impl From<CreateError> for ApiError {
     }
 }
 
-impl From<ForkError> for ApiError {
-    fn from(error: ForkError) -> Self {
-        match error {
-            ForkError::Admit(error) => error.into(),
-            ForkError::Busy(error) => error.into(),
-            ForkError::Engine(error) => error.into(),
-        }
-    }
-}
-
-impl From<OpenVolumeError> for ApiError {
-    fn from(error: OpenVolumeError) -> Self {
-        match error {
-            OpenVolumeError::Volume(error) => error.into(),
-            OpenVolumeError::Wake(error) => error.into(),
-            OpenVolumeError::Create(error) => error.into(),
-            OpenVolumeError::Store(error) => error.into(),
-        }
-    }
-}
-
 impl From<VolumeFileError> for ApiError {
     fn from(error: VolumeFileError) -> Self {
         match error {
@@ -187,18 +190,6 @@ impl From<VolumeFileError> for ApiError {
             VolumeFileError::Run(error) => error.into(),
             VolumeFileError::Checkpoint(error) => error.into(),
         }
-    }
-}
-
-impl From<InvalidValue> for ApiError {
-    fn from(error: InvalidValue) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
-
-impl From<PlanError> for ApiError {
-    fn from(error: PlanError) -> Self {
-        Self::bad_request(error.to_string())
     }
 }
 
@@ -215,6 +206,7 @@ impl From<RegisterError> for ApiError {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_builds", error.to_string()),
+            RegisterError::Size(error) => error.into(),
             RegisterError::Store(error) => error.into(),
         }
     }
@@ -223,7 +215,7 @@ impl From<RegisterError> for ApiError {
 impl From<BaseError> for ApiError {
     fn from(error: BaseError) -> Self {
         match error {
-            BaseError::UnknownImage(_) => Self::bad_request(error.to_string()),
+            BaseError::Image(error) => error.into(),
             BaseError::Template(error) => error.into(),
             BaseError::Store(error) => error.into(),
         }
@@ -238,6 +230,9 @@ impl From<UploadError> for ApiError {
             UploadError::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
             UploadError::TooSlow => too_slow(),
             UploadError::CutShort => Self::bad_request(error.to_string()),
+            UploadError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", error.to_string()),
+            UploadError::Admit(error) => error.into(),
+            UploadError::Space(error) => error.into(),
             UploadError::Io(source) if is_full(&source) => no_space("the server's disk is full"),
             UploadError::Io(_) => Self::internal(&error),
         }
@@ -247,11 +242,19 @@ impl From<UploadError> for ApiError {
 impl From<BuildFailure> for ApiError {
     fn from(failure: BuildFailure) -> Self {
         match failure {
-            BuildFailure::Exit(_) | BuildFailure::StepTimeout | BuildFailure::NotReady | BuildFailure::NoFiles(_) => {
-                Self::bad_request(failure.to_string())
-            }
+            BuildFailure::Exit(_)
+            | BuildFailure::StepTimeout
+            | BuildFailure::TooLong
+            | BuildFailure::NotReady
+            | BuildFailure::NoFiles(_)
+            | BuildFailure::NoSource(_)
+            | BuildFailure::NoDownloader
+            | BuildFailure::NoRoomForStage
+            | BuildFailure::NoStage
+            | BuildFailure::NoSecret(_) => Self::bad_request(failure.to_string()),
             BuildFailure::Archive(_) => Self::internal(&failure),
             BuildFailure::Upload(error) => error.into(),
+            BuildFailure::Image(error) => error.into(),
             BuildFailure::Create(error) => error.into(),
             BuildFailure::Use(error) => error.into(),
             BuildFailure::Run(error) => error.into(),

@@ -36,16 +36,16 @@ pub(crate) fn json(value: &impl Serialize) -> Message {
 }
 
 /// Sends a message and closes. Errors are ignored: the client may have disconnected.
-pub(crate) async fn last_words(socket: &mut WebSocket, value: &impl Serialize) {
+pub(crate) async fn send_and_close(socket: &mut WebSocket, value: &impl Serialize) {
     if socket.send(json(value)).await.is_ok() {
         let _ = socket.send(Message::Close(None)).await;
-        hear_out(socket).await;
+        wait_for_close(socket).await;
     }
 }
 
 /// Reads until the client has closed as well. A socket that is closed with unread bytes is reset, and the client would
 /// lose the last message.
-pub(crate) async fn hear_out(messages: &mut (impl Stream<Item = Result<Message, axum::Error>> + Unpin)) {
+pub(crate) async fn wait_for_close(messages: &mut (impl Stream<Item = Result<Message, axum::Error>> + Unpin)) {
     let closed = async { while let Some(Ok(_)) = messages.next().await {} };
     let _ = tokio::time::timeout(CLOSED_WITHIN, closed).await;
 }

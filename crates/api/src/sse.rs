@@ -4,16 +4,17 @@
 //! disconnects. An endless task is also dropped when the server drains.
 
 use std::convert::Infallible;
+use std::str::FromStr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 use crate::closing::Closing;
 use crate::text::ascii_json;
@@ -55,6 +56,36 @@ impl Events {
 
     async fn raw(&self, event: String) -> Result<(), Gone> {
         self.queue.send(event.into()).await.map_err(|_| Gone)
+    }
+}
+
+/// The id of the last event that a reconnecting client has seen.
+pub(crate) fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Option<T> {
+    headers.get("last-event-id")?.to_str().ok()?.parse().ok()
+}
+
+/// Sends stored events and then new ones, which are called `event` and have their number as id. `view` returns both the
+/// number and the content, or nothing for an event that does not belong to the stream.
+pub(crate) async fn follow<T: Clone, V: Serialize>(
+    events: Events,
+    stored: Vec<T>,
+    mut live: broadcast::Receiver<T>,
+    view: impl Fn(T) -> Option<(u64, V)>,
+) -> Result<(), Gone> {
+    let (mut stored, mut last) = (stored.into_iter(), 0);
+    loop {
+        let event = match stored.next() {
+            Some(event) => event,
+            None => match live.recv().await {
+                Ok(event) => event,
+                // A client that reads too slowly is disconnected. It resumes from its last id and misses no event.
+                Err(_) => return Ok(()),
+            },
+        };
+        if let Some((number, view)) = view(event).filter(|(number, _)| *number > last) {
+            last = number;
+            events.send_with_id(number, "event", &view).await?;
+        }
     }
 }
 

@@ -19,6 +19,12 @@ pub const GUEST_DIED: u8 = 70;
 pub const OUTPUT_LIMIT: u8 = 125;
 /// The code exceeded its timeout.
 pub const TIMEOUT: u8 = 124;
+/// The code exceeded its CPU time; what a shell reports for SIGXCPU.
+pub const CPU_LIMIT: u8 = 152;
+/// The code exceeded its disk space; what a shell reports for SIGXFSZ.
+pub const DISK_LIMIT: u8 = 153;
+/// The program to run does not exist; the code that a shell reports.
+pub const NO_PROGRAM: u8 = 127;
 /// Stopped by Ctrl-C; the code that a shell reports.
 pub const INTERRUPTED: u8 = 130;
 /// Stopped by SIGTERM; the code that a shell reports.
@@ -68,6 +74,8 @@ pub fn exit_code(code: i32, reason: &str) -> u8 {
     match reason {
         "timeout" => TIMEOUT,
         "output_limit" => OUTPUT_LIMIT,
+        "cpu_limit" => CPU_LIMIT,
+        "disk_limit" => DISK_LIMIT,
         _ => u8::try_from(code & 0xff).unwrap_or(FAILED),
     }
 }
@@ -78,6 +86,9 @@ fn code(error: &Error) -> u8 {
             return FAILED;
         }
         if let Some(error) = cause.downcast_ref::<ClientError>() {
+            if error.is_no_program() {
+                return NO_PROGRAM;
+            }
             return if error.is_refusal() { REFUSED } else { FAILED };
         }
     }
@@ -111,6 +122,9 @@ mod tests {
         assert_eq!(code(&anyhow::anyhow!("invalid option")), REFUSED);
         assert_eq!(code(&Error::from(ClientError::NoServer).context("ls")), REFUSED);
         assert_eq!(code(&Error::from(ClientError::Unresponsive { seconds: 1 }).context("ls")), FAILED);
+        let missing =
+            serde_json::json!({ "status": 400, "code": "cannot_start", "error": "nosuch: command not found" });
+        assert_eq!(code(&Error::from(ClientError::from_body(missing))), NO_PROGRAM);
         assert_eq!(code(&Failure::new("x cannot be written", "no space").into()), FAILED);
     }
 }

@@ -147,6 +147,14 @@ impl Progress {
         }
     }
 
+    /// Prints a line that stays.
+    pub fn print(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
+        }
+    }
+
     /// Whether to print a line now. New steps are printed at once; text after a colon is a detail of the same step.
     fn is_due(&self, text: &str, now: Instant) -> bool {
         let step = text.split(':').next().unwrap_or_default();
@@ -163,6 +171,14 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// The beginning of the first line of a text, for tables.
+pub fn first_line(text: &str) -> String {
+    const MOST: usize = 60;
+    let line = text.lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(MOST).filter(|character| !character.is_control()).collect();
+    if cut.len() < text.trim_end().len() { format!("{cut}…") } else { cut }
 }
 
 /// `1.5 GiB`

@@ -34,6 +34,7 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ClientError> {
 #[derive(Debug, Deserialize)]
 pub struct Sandbox {
     pub id: String,
+    pub name: Option<String>,
     pub template: String,
     pub status: String,
     pub cpu: u32,
@@ -107,6 +108,32 @@ pub struct AuditEntry {
     pub result: String,
     pub code: Option<String>,
     pub recorded: bool,
+    #[serde(default = "one")]
+    pub count: u32,
+    pub hash: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What the server found in a chain of its audit log.
+#[derive(Debug, Deserialize)]
+pub struct AuditChain {
+    pub workspace: String,
+    pub kind: String,
+    pub entries: u64,
+    pub without_hash: u64,
+    pub pruned: i64,
+    pub pruned_hash: String,
+    pub last: i64,
+    pub broken: Option<AuditBreak>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct AuditBreak {
+    pub number: i64,
+    pub cause: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,6 +159,8 @@ pub struct Template {
     pub disk_mb: u32,
     pub size_bytes: u64,
     pub ready: bool,
+    #[serde(default)]
+    pub meta: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,6 +169,7 @@ pub struct Build {
     pub status: String,
     pub error: Option<String>,
     pub bytes: Option<u64>,
+    pub sandbox: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -46,8 +46,12 @@ pub enum ClientError {
     },
     #[error("sandbox {0:?} does not exist; `sandling ls` lists your sandboxes")]
     NoSandbox(String),
-    #[error("{count} sandboxes match {prefix:?}; use a longer prefix of the ID")]
-    Ambiguous { prefix: String, count: usize },
+    #[error("snapshot {0:?} does not exist; `sandling snapshot ls` lists your snapshots")]
+    NoSnapshot(String),
+    #[error("the sandbox has no command {0:?}; `sandling execs` lists its commands")]
+    NoExec(String),
+    #[error("{count} {what} match {prefix:?}; use a longer prefix of the ID")]
+    Ambiguous { what: &'static str, prefix: String, count: usize },
 }
 
 impl ClientError {
@@ -59,6 +63,8 @@ impl ClientError {
             | Self::NoToken { .. }
             | Self::BadToken
             | Self::NoSandbox(_)
+            | Self::NoSnapshot(_)
+            | Self::NoExec(_)
             | Self::Ambiguous { .. } => true,
             Self::Refused { status, .. } => status.is_client_error(),
             Self::Certificates(_)
@@ -80,6 +86,22 @@ impl ClientError {
     pub fn is_no_file(&self) -> bool {
         matches!(self, Self::Refused { code, message, .. }
             if code == "not_a_directory" || (code == "not_found" && message != "sandbox not found"))
+    }
+
+    /// The sandbox existed and has ended.
+    pub fn is_ended(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "sandbox_ended")
+    }
+
+    /// The sandbox lacks what this needs, such as tar.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "unsupported")
+    }
+
+    /// The program of a command does not exist. A missing working directory has the same code, and another message.
+    pub fn is_no_program(&self) -> bool {
+        let missing = |message: &str| message.ends_with(": command not found");
+        matches!(self, Self::Refused { code, message, .. } if code == "cannot_start" && missing(message))
     }
 
     pub fn is_guest_death(&self) -> bool {

@@ -5,7 +5,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -61,8 +63,8 @@ impl Client {
 
 async fn start(home: &Home) -> Result<(), ClientError> {
     let failed = |source| ClientError::Home { what: "the home directory", source };
-    fs::create_dir_all(home.root()).map_err(failed)?;
-    let lock = File::create(home.root().join(LOCK)).map_err(failed)?;
+    home.prepare_root().map_err(failed)?;
+    let lock = private_file(&home.root().join(LOCK)).map_err(failed)?;
     lock_exclusive(&lock).await.map_err(failed)?;
     // Another process may have started a server while we waited for the lock.
     if announce::find(home).map_err(failed)?.is_some() {
@@ -84,6 +86,11 @@ async fn start(home: &Home) -> Result<(), ClientError> {
     in_time.unwrap_or_else(|_| Err(ClientError::NotStarted { log: log_tail(home) }))
 }
 
+/// Creates or empties a file that only its owner can read.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)
+}
+
 async fn lock_exclusive(lock: &File) -> io::Result<()> {
     loop {
         match flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -95,7 +102,7 @@ async fn lock_exclusive(lock: &File) -> io::Result<()> {
 }
 
 fn spawn(home: &Home) -> io::Result<Child> {
-    let log = OpenOptions::new().create(true).write(true).truncate(true).open(home.root().join(LOG))?;
+    let log = private_file(&home.root().join(LOG))?;
     Command::new(std::env::current_exe()?)
         .args(["serve", "--listen", "127.0.0.1:0", "--idle-exit"])
         .arg(IDLE_EXIT.as_secs().to_string())
@@ -113,4 +120,21 @@ fn log_tail(home: &Home) -> String {
     let text = text.trim();
     let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_LOG_TAIL));
     if text.is_empty() { "(the log is empty)".to_owned() } else { text[start..].to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_home_that_a_client_creates_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("share/sandling"));
+        home.prepare_root().unwrap();
+        private_file(&home.root().join(LOG)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(home.root()), mode(&home.root().join(LOG))), (0o700, 0o600));
+    }
 }

@@ -1,18 +1,61 @@
-//! Resolves sandbox ID prefixes.
+//! Resolves names and ID prefixes of sandboxes, snapshots and commands.
 
-use super::answers::Sandbox;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answers::{Sandbox, read};
 use super::error::ClientError;
-use super::http::Client;
+use super::http::{Client, segment};
+
+/// Something that has an ID and perhaps a name.
+#[derive(Debug, Deserialize)]
+struct Named {
+    id: String,
+    name: Option<String>,
+}
 
 impl Client {
-    /// The full ID of a sandbox, given its ID or a unique prefix.
+    /// The full ID of a sandbox, given its ID, its name or a unique prefix of its ID.
     pub async fn sandbox(&self, named: &str) -> Result<String, ClientError> {
         // A full ID needs no lookup, and also works for sandboxes that have ended.
         if let Some(id) = parse_full_id(named) {
             return Ok(id);
         }
         let all: Vec<Sandbox> = self.get("/v1/sandboxes").await?;
-        find_by_prefix(named, all.into_iter().map(|sandbox| sandbox.id))
+        let all = all.into_iter().map(|Sandbox { id, name, .. }| Named { id, name });
+        match find("sandboxes", named, all)? {
+            Some(id) => Ok(id),
+            None => Err(self.why_missing(named).await),
+        }
+    }
+
+    /// The full ID of a snapshot, given its ID, its name or a unique prefix of its ID.
+    pub async fn snapshot(&self, named: &str) -> Result<String, ClientError> {
+        if let Some(id) = parse_full_id(named) {
+            return Ok(id);
+        }
+        let mut answer: Value = self.get("/v1/snapshots").await?;
+        let all: Vec<Named> = read(answer["snapshots"].take())?;
+        find("snapshots", named, all.into_iter())?.ok_or_else(|| ClientError::NoSnapshot(named.to_owned()))
+    }
+
+    /// The full ID of a command in a sandbox, given its ID or a unique prefix.
+    pub async fn exec(&self, sandbox: &str, named: &str) -> Result<String, ClientError> {
+        let mut answer: Value = self.get(&format!("/v1/sandboxes/{sandbox}/execs")).await?;
+        let all: Vec<Named> = read(answer["execs"].take())?;
+        find("commands", named, all.into_iter())?.ok_or_else(|| ClientError::NoExec(named.to_owned()))
+    }
+
+    /// Why a sandbox does not exist. The server knows why those that existed have ended.
+    async fn why_missing(&self, named: &str) -> ClientError {
+        let asked: Result<Value, ClientError> = match named {
+            "" => Ok(Value::Null),
+            _ => self.get(&format!("/v1/sandboxes/{}", segment(named))).await,
+        };
+        match asked {
+            Err(error @ ClientError::Refused { .. }) if error.is_ended() => error,
+            _ => ClientError::NoSandbox(named.to_owned()),
+        }
     }
 }
 
@@ -26,13 +69,21 @@ fn parse_full_id(named: &str) -> Option<String> {
     (is_id && (named.len() == 32 || dashed.eq_ignore_ascii_case(named))).then_some(dashed)
 }
 
-fn find_by_prefix(named: &str, ids: impl Iterator<Item = String>) -> Result<String, ClientError> {
+/// The ID of the one with this ID or name, or of the only one whose ID starts with it.
+fn find(what: &'static str, named: &str, all: impl Iterator<Item = Named>) -> Result<Option<String>, ClientError> {
     let wanted = named.to_ascii_lowercase();
-    let mut found: Vec<_> = ids.filter(|id| !wanted.is_empty() && id.starts_with(&wanted)).collect();
-    match (found.pop(), found.len()) {
-        (Some(id), 0) => Ok(id),
-        (Some(_), more) => Err(ClientError::Ambiguous { prefix: named.to_owned(), count: more + 1 }),
-        (None, _) => Err(ClientError::NoSandbox(named.to_owned())),
+    let mut found = Vec::new();
+    for Named { id, name } in all {
+        if id == named || name.as_deref() == Some(named) {
+            return Ok(Some(id));
+        }
+        if !wanted.is_empty() && id.to_ascii_lowercase().starts_with(&wanted) {
+            found.push(id);
+        }
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        count => Err(ClientError::Ambiguous { what, prefix: named.to_owned(), count }),
     }
 }
 
@@ -51,12 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_must_match_exactly_one_sandbox() {
-        let ids = || ["ab1", "ab2", "c"].map(str::to_owned).into_iter();
-        assert_eq!(find_by_prefix("C", ids()).unwrap(), "c");
-        assert_eq!(find_by_prefix("ab2", ids()).unwrap(), "ab2");
-        assert!(matches!(find_by_prefix("ab", ids()), Err(ClientError::Ambiguous { count: 2, .. })));
-        assert!(matches!(find_by_prefix("x", ids()), Err(ClientError::NoSandbox(_))));
-        assert!(matches!(find_by_prefix("", ids()), Err(ClientError::NoSandbox(_))));
+    fn a_prefix_must_match_exactly_one() {
+        let found = |named: &str| {
+            let all = [("ab1", None), ("ab2", None), ("c", Some("ab")), ("Own-Id", None)];
+            let all = all.map(|(id, name)| Named { id: id.to_owned(), name: name.map(str::to_owned) });
+            find("sandboxes", named, all.into_iter())
+        };
+        for (named, id) in [("C", "c"), ("ab2", "ab2"), ("ab", "c"), ("own", "Own-Id")] {
+            assert_eq!(found(named).unwrap().as_deref(), Some(id), "{named}");
+        }
+        assert!(matches!(found("a"), Err(ClientError::Ambiguous { count: 2, .. })));
+        assert_eq!(found("x").unwrap(), None);
+        assert_eq!(found("").unwrap(), None);
     }
 }

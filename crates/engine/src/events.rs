@@ -38,7 +38,7 @@ impl Events {
 
     /// The newest events of a workspace or of one of its sandboxes, ended ones included; oldest first.
     pub fn newest(&self, workspace: &str, sandbox: Option<&SandboxId>, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.newest_events(workspace, sandbox.map(SandboxId::as_str), limit)
+        self.store.events(workspace, sandbox.map(SandboxId::as_str), None, limit)
     }
 
     /// The events that follow the one with this number, oldest first.
@@ -49,7 +49,7 @@ impl Events {
         after: i64,
         limit: u32,
     ) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(workspace, sandbox.map(SandboxId::as_str), after, limit)
+        self.store.events(workspace, sandbox.map(SandboxId::as_str), Some(after), limit)
     }
 
     /// Events of all workspaces from now on; the listener picks those that it may see.

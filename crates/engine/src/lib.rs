@@ -6,8 +6,12 @@
 
 mod config;
 mod diff;
+mod disk_space;
 mod engine;
 mod events;
+mod fair_slots;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod lifecycle;
 mod link;
@@ -23,16 +27,16 @@ pub mod scan;
 mod snapshot;
 pub mod store;
 mod task;
+mod trace;
 mod volume;
 
 pub use config::EngineConfig;
-pub use diff::{
-    Change as DiffChange, Diff, DiffError, FileChange, FilePatch, FileState, LeftOut, Point, SKIPPED, TarStream,
-};
+pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{
-    CreateSpec, Engine, FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, OpenError, Receipt, Rewound,
+    CreateSpec, Engine, Fork, ForkError, ForkSpec, OpenError, PreparedCreate, Receipt, Rewound, check_tagged,
 };
 pub use events::Events;
+pub use fair_slots::{FairSlots, Slot};
 pub use lifecycle::Refused;
 pub use link::{LinkError, StreamSender};
 pub use machine::{
@@ -49,10 +53,11 @@ pub use network::{
 };
 pub use process_cache::Fallback as ProcessCacheFallback;
 pub use sandbox::{
-    Cell, CellOutput, ChangeError, CheckpointError, Collected, CreateError, Download, Execution, GrowError, Output,
-    RunError, RunSpec, Sandbox, SandboxUsage, Upload, UseError, Watch,
+    ArchiveDownload, ArchiveUpload, Cell, CellOutput, ChangeError, CheckpointError, Collected, CreateError, Download,
+    Execution, GrowError, Output, RunError, RunLimits, RunSpec, Sandbox, SandboxUsage, Upload, UseError, Watch,
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
-pub use snapshot::{ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, Snapshots};
-pub use store::{Event, StoreError, Unreadable, unreadable_rows};
+pub use snapshot::{ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots};
+pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
+pub use trace::TRACE_TARGET;
 pub use volume::{VolumeError, VolumeSpec, VolumeView, Volumes};

@@ -2,10 +2,10 @@
 //!
 //! Callers, clocks, machines and starting engines all send requests, and the sandbox's task asks [`decide`] about each.
 
-use crate::model::{EndReason, State};
+use crate::model::{EndReason, Moment, State};
 
 /// What a sandbox is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// Run something in it, or touch its files.
     Use,
@@ -16,6 +16,8 @@ pub enum Request {
     /// By a caller, after it was idle, or instead of its end.
     Hibernate,
     Wake,
+    /// Hibernate at an earlier moment, to be woken there.
+    Rewind(Box<Moment>),
     /// Its machine cannot write, because the host's disk is full.
     Stall,
     /// Its machine can write again.
@@ -49,7 +51,7 @@ pub enum Refused {
 }
 
 pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
-    use Request::{End, Hibernate, Pause, Resume, Save, Stall, TakeOver, Unstall, Use, Wake};
+    use Request::{End, Hibernate, Pause, Resume, Rewind, Save, Stall, TakeOver, Unstall, Use, Wake};
     use State::{Ended, Hibernated, Orphaned, Paused, Running, Stalled, Unreadable};
     use Verdict::{Go, NothingToDo};
     match (state, request) {
@@ -61,7 +63,9 @@ pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
         (_, End(_)) => Ok(Go(Ended)),
         (Orphaned, TakeOver(row @ (Running | Paused | Hibernated))) => Ok(Go(*row)),
         (Orphaned, _) => Err(Refused::NotReadyYet),
-        (Running | Stalled | Paused, Hibernate) => Ok(Go(Hibernated)),
+        (Running | Stalled | Paused, Hibernate) | (Running | Stalled | Paused | Hibernated, Rewind(_)) => {
+            Ok(Go(Hibernated))
+        }
         (Running | Stalled, Pause) => Ok(Go(Paused)),
         (Paused, Resume) | (Hibernated, Wake | Resume) | (Stalled, Unstall) => Ok(Go(Running)),
         (Running, Stall) => Ok(Go(Stalled)),
@@ -80,6 +84,7 @@ pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Standing, Timeline};
 
     #[test]
     fn a_sandbox_that_nobody_has_taken_over_can_only_be_taken_over_or_end() {
@@ -88,6 +93,16 @@ mod tests {
         let paused = Request::TakeOver(State::Paused);
         assert_eq!(decide(State::Orphaned, &paused), Ok(Verdict::Go(State::Paused)));
         assert_eq!(decide(State::Orphaned, &Request::End(EndReason::Ttl)), Ok(Verdict::Go(State::Ended)));
+    }
+
+    #[test]
+    fn a_sandbox_goes_back_from_wherever_it_is_unless_it_has_ended() {
+        let rewind = Request::Rewind(Box::new(Moment { standing: Standing::default(), timeline: Timeline::default() }));
+        for state in [State::Running, State::Stalled, State::Paused, State::Hibernated] {
+            assert_eq!(decide(state, &rewind), Ok(Verdict::Go(State::Hibernated)));
+        }
+        assert_eq!(decide(State::Ended, &rewind), Err(Refused::Ended));
+        assert_eq!(decide(State::Orphaned, &rewind), Err(Refused::NotReadyYet));
     }
 
     #[test]

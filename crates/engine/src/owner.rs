@@ -1,7 +1,8 @@
 //! Which engines are alive: each holds a lock on a file of its own, which the kernel lets go when it dies.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -34,13 +35,18 @@ impl Owner {
 
     fn named(engines: &Path, id: String) -> io::Result<Self> {
         let path = engines.join(&id);
-        let lock = File::create_new(&path)?;
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { id, path, _lock: lock })
     }
 
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Whether the engine or server of this id is alive, this one included.
+    pub fn is_alive(&self, id: &str) -> bool {
+        id == self.id || self.path.parent().is_some_and(|engines| is_alive(engines, id))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::machine::Machines;
 use crate::network::Networks;
@@ -17,4 +18,5 @@ pub(crate) struct Parts {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) networks: Arc<Networks>,
+    pub(crate) disk: Arc<DiskSpace>,
 }

@@ -1,7 +1,7 @@
-//! Advice about code before it runs: shapes that a careful reader would stop at.
+//! Advice about code before it runs: patterns that a careful reviewer would question.
 //!
-//! It reads text, not meaning. Anybody who wants to can get past it, so nothing is refused because of it and no
-//! wall stands on it; the virtual machine is the wall. What it finds is shown and logged.
+//! It matches text and does not understand code, so it is easy to evade. Nothing is refused because of it: the virtual
+//! machine is the boundary. Findings are shown and logged.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use regex::Regex;
 use sandling_protocol::Language;
 use serde::{Deserialize, Serialize};
 
-/// Findings are cut off here; code that has more is not worth reading line by line.
+/// Further findings are dropped.
 const MAX_FINDINGS: usize = 50;
 /// A run of base64-like characters this long is rarely written by hand.
 const LONG_LITERAL: usize = 200;
@@ -28,7 +28,7 @@ pub struct Finding {
     pub risk: Risk,
     /// Counted from 1.
     pub line: usize,
-    /// What it looks like, for a person.
+    /// A description for people.
     pub what: String,
 }
 
@@ -39,7 +39,7 @@ struct Shape {
     pattern: Regex,
 }
 
-/// Reports risky shapes in `code`, in the order of its lines.
+/// Reports risky patterns in `code`, line by line.
 pub fn scan(language: Language, code: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in code.lines().enumerate() {

@@ -147,7 +147,7 @@ def scales(axes):
     found = {}
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         read = reader(axis)
-        found[f"{name}_ticks"] = [read(tick) for tick in axis.get_ticklocs().tolist()]
+        found[f"{name}_ticks"] = [read(tick) for tick in axis.get_ticklocs()]
         found[f"{name}_tick_labels"] = [label.get_text() for label in axis.get_ticklabels()]
         found[f"{name}_scale"] = scale_of(axis)
     return found
@@ -168,7 +168,7 @@ def reader(axis):
         return lambda value: dates.num2date(value).replace(tzinfo=None).isoformat() if is_finite(value) else None
     if scale == "categorical":
         names = categories(axis)
-        return lambda value: names.get(value, number_of(value))
+        return lambda value: names.get(float(value), number_of(value))
     return number_of
 
 
@@ -183,7 +183,7 @@ def tick_names(axis):
     if names:
         return names
     labels = [label.get_text() for label in axis.get_ticklabels()]
-    return {place: text for place, text in zip(axis.get_ticklocs().tolist(), labels) if text}
+    return {float(place): text for place, text in zip(axis.get_ticklocs(), labels) if text}
 
 
 def nearest(names, place):
@@ -212,10 +212,11 @@ def is_finite(value):
 def number_of(value):
     """The number, or None if JSON cannot represent it."""
     value = value.item() if hasattr(value, "item") else value
-    return plain(value) if is_finite(value) else None
+    return value if is_finite(value) else None
 
 
 def plain(value):
+    """The number of a label: 1 and not 1.0."""
     return int(value) if float(value).is_integer() else float(value)
 
 

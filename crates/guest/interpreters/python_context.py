@@ -11,19 +11,22 @@ import _ast
 import builtins
 import fcntl
 import os
-import re
 import signal
 import socket
 import sys
+from contextlib import contextmanager
 
+import python_ipython
 import python_results
+from python_notebook import dedent, to_python
+from python_shell import ZMQInteractiveShell
 from python_traceback import describe, is_driver, report, show_source
 
 ONLY_AST = 0x400
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
 CO_COROUTINE = 0x80
-# `!command` and `%pip install …`, as in notebooks.
-SHELL_LINE = re.compile(r"^([ \t]*)(?:!|%(pip)[ \t]+)(.*)$", re.MULTILINE)
+# The most pictures of one cell that are shown because they were saved to a file.
+SAVED_PICTURES = 20
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
@@ -36,6 +39,10 @@ class Context:
         self.pid = os.getpid()
         self.compiler_flags = ALLOW_TOP_LEVEL_AWAIT
         self.loop = None
+        self.number = 0
+        self.name = "<cell>"
+        self.saved_pictures = 0
+        self.kept_displays = None
         self.running = False
         self.interrupt_waits = False
         self.reading = False
@@ -58,8 +65,12 @@ class Context:
                 self.run(message["cell"], message["code"], message.get("env"))
 
     def watch_displays(self):
+        shell = ZMQInteractiveShell(self)
         builtins.display = self.display
+        builtins.get_ipython = python_ipython.get_ipython
+        python_ipython.install(shell, self.display)
         python_results.watch_pyplot(self.show)
+        python_results.watch_pillow(self.show_picture)
 
     def prepare_process(self):
         # A context has no input: a read must find the end at once, whatever descriptor 0 was.
@@ -82,11 +93,12 @@ class Context:
         answers, problem = [], None
         before = {name: os.environ.get(name) for name in environment or ()}
         os.environ.update(environment or {})
+        self.number, self.name, self.saved_pictures = number, f"<cell {number}>", 0
         self.begin()
         try:
-            value = self.evaluate(f"<cell {number}>", source)
+            value = self.evaluate(self.name, source)
             self.leave_if_forked(None)
-            if value is not None:
+            if value is not None and not python_results.shows_itself(value):
                 answers.append({"result": python_results.bundle(value), "value": True})
         except BaseException as caught:
             problem = caught
@@ -126,8 +138,9 @@ class Context:
 
     def evaluate(self, name, source):
         """Runs the code and returns the value of its last expression, unless a `;` follows it."""
-        show_source(name, source)
-        source, tree = self.parse(name, source)
+        show_source(name, dedent(source))
+        flags = self.compiler_flags | ONLY_AST
+        source, tree = to_python(source, lambda code: compile(code, name, "exec", flags, True))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         steps = []
         if tree.body:
@@ -143,17 +156,6 @@ class Context:
             for step in steps:
                 value = eval(step, self.namespace)
         return None if ";" in source and last is not None and is_silenced(source, last) else value
-
-    def parse(self, name, source):
-        """The source and its syntax tree. If it is not valid Python, lines with `!` or `%` become shell calls."""
-        flags = self.compiler_flags | ONLY_AST
-        try:
-            return source, compile(source, name, "exec", flags, True)
-        except SyntaxError:
-            with_shell = SHELL_LINE.sub(as_call, source)
-            if with_shell == source:
-                raise
-            return with_shell, compile(with_shell, name, "exec", flags, True)
 
     def run_in_loop(self, steps):
         """Runs a cell that awaits, in the context's event loop."""
@@ -181,14 +183,37 @@ class Context:
     def display(self, *values, raw=False, **_ignored):
         """Shows values as rich results; with `raw`, dictionaries from MIME type to content."""
         if os.getpid() == self.pid:
-            make = python_results.fit if raw else python_results.bundle
-            self.control.send(*[{"result": make(value)} for value in values])
+            for value in values:
+                if raw or not python_results.shows_itself(value):
+                    self.send_results(python_results.fit(value) if raw else python_results.bundle(value))
         self.raise_waiting_interrupt()
+
+    def send_results(self, *bundles):
+        if self.kept_displays is None:
+            self.control.send(*[{"result": bundle} for bundle in bundles])
+        else:
+            self.kept_displays += bundles
+
+    @contextmanager
+    def displays_kept(self):
+        """Collects what is displayed meanwhile, instead of sending it."""
+        before, self.kept_displays = self.kept_displays, []
+        try:
+            yield self.kept_displays
+            self.kept_displays += python_results.take_figures()
+        finally:
+            self.kept_displays = before
+
+    def show_picture(self, image, always):
+        """Shows a picture of Pillow's. Of the pictures that the cell saved, only the first ones."""
+        self.saved_pictures += not always
+        if always or self.saved_pictures <= SAVED_PICTURES:
+            self.display(python_results.as_picture(image), raw=True)
 
     def show(self):
         """Replaces `matplotlib.pyplot.show`."""
         if os.getpid() == self.pid:
-            self.control.send(*[{"result": figure} for figure in python_results.take_figures()])
+            self.send_results(*python_results.take_figures())
         self.raise_waiting_interrupt()
 
     def on_interrupt(self, _signal, frame):
@@ -234,13 +259,6 @@ class Context:
             report(problem)
         flush(sys.stdout, sys.stderr)
         os._exit(status)
-
-
-def as_call(line):
-    """A shell line as a Python call, which reports a failure and has no value."""
-    indent, pip, command = line.groups()
-    command = f"{sys.executable} -m {pip} {command}" if pip else command
-    return f"{indent}_exit_code = __import__('subprocess').run({command!r}, shell=True).returncode"
 
 
 def restore_environment(before):

@@ -3,9 +3,11 @@
 import binascii
 import io
 import json
+import os
 import sys
 
 import python_charts
+from python_imports import after_import
 
 # The limit for a bundle. The rest of its line on the control socket fits into the difference to 8 MiB.
 LIMIT = (8 << 20) - 1024
@@ -21,13 +23,18 @@ METHODS = {
     "_repr_jpeg_": "image/jpeg",
     "_repr_latex_": "text/latex",
     "_repr_json_": "application/json",
+    "_repr_javascript_": "application/javascript",
+    "_repr_pdf_": "application/pdf",
 }
+# Functions that libraries registered to show values of a type, by MIME type and type.
+printers = {}
 
 
 def bundle(value):
     """All representations of a value; `text/plain` is always there."""
+    registered = printed(value)
     if type(value) in PLAIN_TYPES:
-        return fit({"text/plain": repr(value), "application/json": as_json(value)})
+        return fit({"text/plain": repr(value), "application/json": as_json(value), **registered})
     if is_figure(value):
         return draw(value)
     found = {}
@@ -36,8 +43,52 @@ def bundle(value):
             found[mime] = ask(value, method)
         found.update(ask(value, "_repr_mimebundle_", include=None, exclude=None) or {})
         found[TABLE] = as_data(python_charts.columns, value)
+    found.update(registered)
     found.setdefault("text/plain", repr(value))
     return fit(found)
+
+
+def shows_itself(value):
+    """Calls `_ipython_display_` of a value that has no other representation; whether there is one."""
+    kind = type(value)
+    others = ("_repr_mimebundle_", *METHODS)
+    if isinstance(value, type) or not hasattr(kind, "_ipython_display_") or any(hasattr(kind, name) for name in others):
+        return False
+    value._ipython_display_()
+    return True
+
+
+def printed(value):
+    """What the registered functions make of a value."""
+    found = {}
+    for mime, of_types in printers.items():
+        show = next((of_types[kind] for kind in type(value).__mro__ if kind in of_types), None) if of_types else None
+        content = show and as_data(Printer.show if mime == "text/plain" else Printer.call, (show, value))
+        if content is not None:
+            found[mime] = content
+    return found
+
+
+class Printer:
+    """Collects the text of a function that prints to IPython's pretty printer."""
+
+    def __init__(self):
+        self.written = []
+
+    def text(self, text):
+        self.written.append(text)
+
+    @staticmethod
+    def show(arguments):
+        show, value = arguments
+        printer = Printer()
+        show(value, printer, False)
+        return "".join(printer.written)
+
+    @staticmethod
+    def call(arguments):
+        show, value = arguments
+        return show(value)
 
 
 def as_json(value):
@@ -134,31 +185,32 @@ def watch_pyplot(show):
     def pyplot_show(*_arguments, **_options):  # Not a method, because pyplot sets attributes on it.
         show()
 
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:
-        pyplot.show = pyplot_show
-    else:
-        sys.meta_path.insert(0, PyplotWatch(pyplot_show))
+    after_import("matplotlib.pyplot", lambda pyplot: setattr(pyplot, "show", pyplot_show))
 
 
-class PyplotWatch:
-    """An importer that imports nothing, but notices when pyplot has been imported."""
+def watch_pillow(show):
+    """Gives the pictures that Pillow shows, or saves to a file, to `show`."""
 
-    def __init__(self, show):
-        self.show = show
+    def change(module):
+        save = module.Image.save
 
-    def find_spec(self, name, path=None, target=None):
-        if name != "matplotlib.pyplot":
-            return None
-        import importlib.util
+        def save_and_show(image, fp, format=None, **parameters):
+            # Figures that matplotlib saves are shown by `take_figures`.
+            by_matplotlib = sys._getframe(1).f_globals.get("__name__", "").startswith("matplotlib")
+            save(image, fp, format, **parameters)
+            if isinstance(fp, (str, os.PathLike)) and not by_matplotlib:
+                show(image, False)
 
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
+        module.Image.save = save_and_show
+        module.Image.show = lambda image, *_arguments, **_options: show(image, True)
 
-        def load_then_patch(module):
-            load(module)
-            module.show = self.show
+    after_import("PIL.Image", change)
 
-        spec.loader.exec_module = load_then_patch
-        return spec
+
+def as_picture(image):
+    """A picture of Pillow's as PNG; only as text if it has no PNG form."""
+    try:
+        png = image._repr_png_()
+    except Exception:
+        png = None
+    return {"image/png": png, "text/plain": repr(image)}

@@ -14,8 +14,8 @@ pub enum Timer {
     ExecDeadline(u64),
     /// A script has run for a while; its output is read from now on.
     ListenToExec(u64),
-    /// A command has ended, and its terminal had time to deliver the rest of the output.
-    TerminalGrace(u64),
+    /// A command has ended, and the rest of its output had time to arrive.
+    OutputGrace(u64),
     /// A command was killed a moment ago; check what is left of it.
     Runaways,
     /// A cell has reached its timeout: the context and the cell's number.

@@ -15,7 +15,7 @@ pub struct User {
 }
 
 impl User {
-    /// Finds a user by name or number. `None`: the agent's own user, which is root in a sandbox.
+    /// Finds a user by name or number, as `user` or `user:group`. `None`: the agent's own user, which is root in a sandbox.
     pub fn find(wanted: Option<&str>) -> Result<Self, Failure> {
         let own = rustix::process::geteuid();
         if own.is_root() && wanted.is_none_or(|wanted| wanted == "root") {
@@ -53,6 +53,24 @@ impl User {
 }
 
 fn find_in(passwd: &str, group: &str, wanted: &str) -> Option<User> {
+    let Some((wanted, own)) = wanted.split_once(':') else { return find_user(passwd, group, wanted) };
+    // Docker calls a user without a name `0`. As in Docker, another group replaces all groups that the user is in.
+    let mut user = find_user(passwd, group, if wanted.is_empty() { "0" } else { wanted })?;
+    user.ids.gid = group_id(group, own)?;
+    user.ids.groups = vec![user.ids.gid];
+    Some(user)
+}
+
+/// The number of a group by name or number. A number without an entry is a group, too.
+fn group_id(group: &str, wanted: &str) -> Option<u32> {
+    let named = group.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(wanted)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    named.or_else(|| wanted.parse().ok())
+}
+
+fn find_user(passwd: &str, group: &str, wanted: &str) -> Option<User> {
     let known = passwd.lines().filter_map(parse_user);
     let number = wanted.parse::<u32>().ok();
     let user = known.into_iter().find(|user| user.name == wanted || Some(user.ids.uid) == number);
@@ -104,6 +122,16 @@ mod tests {
         assert_eq!(by_name.ids, Ids { uid: 1000, gid: 1001, groups: vec![1001, 44] });
         assert_eq!(by_name.home, "/home/ann");
         assert_eq!(find_in(PASSWD, GROUP, "1000").unwrap(), by_name);
+    }
+
+    #[test]
+    fn a_group_after_a_colon_replaces_the_users_groups() {
+        let ids = |wanted| find_in(PASSWD, GROUP, wanted).map(|user| (user.ids.uid, user.ids.gid, user.ids.groups));
+        assert_eq!(ids("ann:video"), Some((1000, 44, vec![44])));
+        assert_eq!(ids("1000:44"), Some((1000, 44, vec![44])));
+        assert_eq!(ids("4242:4343"), Some((4242, 4343, vec![4343])));
+        assert_eq!(ids(":video"), Some((0, 44, vec![44])));
+        assert_eq!(ids("ann:nobody"), None);
     }
 
     #[test]

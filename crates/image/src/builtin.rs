@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sandling_protocol::Language;
 
 use crate::name::TemplateName;
-use crate::recipe::{Recipe, RecipeError, Warm};
+use crate::recipe::{OciImage, Recipe, RecipeError, Warm};
 
 const SUITE: &str = "bookworm";
 
@@ -81,24 +81,35 @@ fn unknown(name: &str) -> RecipeError {
 }
 
 impl Recipe {
-    /// A recipe with more packages than another, under a name that is not reserved.
-    pub fn custom<'a>(
-        name: &str,
-        from: &Recipe,
-        packages: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, RecipeError> {
+    /// The same recipe under a name that is not reserved, for another kernel or size.
+    pub fn renamed(&self, name: &str) -> Result<Self, RecipeError> {
         let name: TemplateName = name.parse()?;
         if is_reserved(name.as_str()) {
             return Err(RecipeError::Reserved { name: name.into() });
         }
-        let added: BTreeSet<String> = packages.into_iter().map(str::to_owned).collect();
-        let list = added.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let mut recipe = from.clone();
-        recipe.description = if list.is_empty() { from.description.clone() } else { format!("{} + {list}", from.name) };
-        recipe.name = name;
-        recipe.packages.extend(added);
-        recipe.check()?;
-        Ok(recipe)
+        Ok(Self { name, ..self.clone() })
+    }
+}
+
+impl Recipe {
+    /// The memory of sandboxes from OCI images.
+    pub const OCI_MEMORY_MIB: u32 = 1024;
+
+    /// A recipe for an OCI image. Its interpreters are those of `base`, as far as the image has them.
+    pub fn of_oci(name: TemplateName, image: OciImage) -> Self {
+        Self {
+            name,
+            description: image.reference.clone(),
+            packages: BTreeSet::new(),
+            oci: Some(image),
+            memory_mib: Self::OCI_MEMORY_MIB,
+            pids: 1024,
+            warm: vec![
+                Warm { language: Language::Python, imports: words(&[PYTHON_IMPORTS]) },
+                Warm { language: Language::Node, imports: words(&[NODE_IMPORTS]) },
+            ],
+            ..base()
+        }
     }
 }
 
@@ -127,6 +138,7 @@ fn base() -> Recipe {
         suite: SUITE.to_owned(),
         packages: words(&[SHELL_TOOLS, PYTHON]),
         npm: BTreeSet::new(),
+        oci: None,
         disk_mib: 4096,
         vcpus: 1,
         memory_mib: 512,
@@ -198,16 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_recipe_adds_to_its_parent_and_may_not_take_a_reserved_name() {
+    fn a_renamed_recipe_may_not_take_a_reserved_name() {
         let base = resolve("base").unwrap().recipe;
-        let mine = Recipe::custom("mine", &base, ["ripgrep", "jq"]).unwrap();
-        assert!(mine.packages.is_superset(&base.packages) && mine.packages.contains("ripgrep"));
-        assert_eq!(mine.description, "base + jq, ripgrep");
+        let mine = base.renamed("mine").unwrap();
+        assert_eq!((mine.name.as_str(), &mine.packages), ("mine", &base.packages));
         for reserved in ["base", "code-interpreter", "python-data", "ubuntu-24.04"] {
-            assert_eq!(
-                Recipe::custom(reserved, &base, []).unwrap_err(),
-                RecipeError::Reserved { name: reserved.to_owned() }
-            );
+            assert_eq!(base.renamed(reserved).unwrap_err(), RecipeError::Reserved { name: reserved.to_owned() });
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::name::{ContentId, TemplateName};
 use crate::recipe::RecipeError;
 use crate::tool::ToolError;
+use crate::trust::Untrusted;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -56,6 +57,8 @@ pub enum LoadError {
          again with this release"
     )]
     TooNew { id: ContentId, format: u32 },
+    #[error("a template's file cannot be trusted")]
+    Untrusted(#[from] Untrusted),
     #[error("could not {doing} {}", .path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }

@@ -11,7 +11,9 @@ use crate::name::ContentId;
 use crate::recipe::Recipe;
 
 /// The version of manifests. Raise it when an older release could misread a new manifest.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
+/// The version of manifests without an OCI image, which older releases can read.
+pub(crate) const FIRST_FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -76,7 +78,7 @@ impl Manifest {
     /// The apparent size of all files; a sparse root takes less space on the disk.
     pub fn size(&self) -> u64 {
         let parts = [&self.root, &self.kernel, &self.initrd];
-        parts.iter().flat_map(|part| part.files.values()).map(|file| file.size).sum()
+        parts.iter().flat_map(|part| part.files.values()).fold(0, |sum, file| sum.saturating_add(file.size))
     }
 }
 
@@ -89,7 +91,7 @@ pub(crate) mod tests {
         let file = |text: &str| FileDigest { size: 4, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() };
         let part = |name: &str| Part::of(BTreeMap::from([(name.to_owned(), file(name))]));
         let mut manifest = Manifest {
-            format: FORMAT,
+            format: FIRST_FORMAT,
             id: ContentId::of(b""),
             recipe: resolve("base").unwrap().recipe,
             root: part("root.img"),

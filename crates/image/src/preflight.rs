@@ -5,6 +5,8 @@ use crate::tool::{TOOLS, find, is_ordinary_user};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub what: String,
+    /// The Debian package that has it.
+    pub package: Option<&'static str>,
     /// A command.
     pub fix: String,
 }
@@ -25,8 +27,9 @@ pub fn preflight() -> Vec<Missing> {
     missing
 }
 
-fn lacks(program: &str, package: &str) -> Missing {
-    Missing { what: format!("the program `{program}`"), fix: format!("apt-get install {package}") }
+fn lacks(program: &str, package: &'static str) -> Missing {
+    let fix = format!("sudo apt-get install --no-install-recommends {package}");
+    Missing { what: format!("the program `{program}`"), package: Some(package), fix }
 }
 
 /// A build by an ordinary user needs a range of user ids, which the administrator assigns.
@@ -36,6 +39,7 @@ fn without_subordinate_ids() -> Option<Missing> {
     let has = listed.lines().any(|line| line.split(':').next() == Some(user.as_str()));
     (!has).then(|| Missing {
         what: format!("subordinate user ids for `{user}` in /etc/subuid"),
+        package: None,
         fix: format!("sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"),
     })
 }
@@ -46,10 +50,9 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_listed_with_the_command_that_installs_it() {
-        assert_eq!(
-            lacks("mke2fs", "e2fsprogs"),
-            Missing { what: "the program `mke2fs`".into(), fix: "apt-get install e2fsprogs".into() }
-        );
+        let missing = lacks("mke2fs", "e2fsprogs");
+        assert_eq!((missing.what.as_str(), missing.package), ("the program `mke2fs`", Some("e2fsprogs")));
+        assert_eq!(missing.fix, "sudo apt-get install --no-install-recommends e2fsprogs");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use sandling_oci::{Config, Digest};
 use sandling_protocol::Language;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct Recipe {
     /// Packages from npm, `name` or `name@version`, installed for all users. Their install scripts are not run.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub npm: BTreeSet<String>,
+    /// The OCI image that the root disk is made of. Then there are no packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oci: Option<OciImage>,
     /// The size of the root disk in the guest. The file on the host is sparse.
     pub disk_mib: u32,
     pub vcpus: u32,
@@ -27,6 +31,21 @@ pub struct Recipe {
     pub pids: u32,
     /// Interpreters that run, with their imports done, when the snapshot is taken.
     pub warm: Vec<Warm>,
+}
+
+/// An OCI image, as its registry or archive described it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OciImage {
+    /// The name that a user gave, for display.
+    pub reference: String,
+    /// The digest of its manifest.
+    pub digest: Digest,
+    /// The digests of its layers as the registry or archive stores them, the lowest first.
+    pub blobs: Vec<Digest>,
+    /// The digests of its uncompressed layers, in the same order.
+    pub layers: Vec<Digest>,
+    /// How to run its program.
+    pub config: Config,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,23 +71,9 @@ pub enum RecipeError {
 }
 
 impl Recipe {
-    /// Adds packages from npm, and the Debian packages that install and run them.
-    pub fn with_npm<'a>(mut self, packages: impl IntoIterator<Item = &'a str>) -> Result<Self, RecipeError> {
-        let added: BTreeSet<String> = packages.into_iter().map(str::to_owned).collect();
-        if added.is_empty() {
-            return Ok(self);
-        }
-        let list = added.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        self.description = format!("{} + {list} from npm", self.description);
-        self.packages.extend(["nodejs", "npm"].map(str::to_owned));
-        self.npm.extend(added);
-        self.check()?;
-        Ok(self)
-    }
-
     /// Validates a recipe from a manifest or a caller, so that a bad one fails here and not deep inside a build.
     pub fn check(&self) -> Result<(), RecipeError> {
-        if let Some(package) = self.packages.iter().find(|package| !is_package_name(package)) {
+        if let Some(package) = self.packages.iter().find(|package| !is_debian_package(package)) {
             return Err(RecipeError::BadPackage { package: package.clone() });
         }
         if let Some(package) = self.npm.iter().find(|package| !is_npm_package(package)) {
@@ -82,7 +87,7 @@ impl Recipe {
 }
 
 /// Follows Debian Policy 5.6.1. Names become arguments of apt, where a leading dash would start an option.
-fn is_package_name(name: &str) -> bool {
+pub fn is_debian_package(name: &str) -> bool {
     let starts_well = name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
     // To apt, a trailing `-` means "remove" and a trailing `+` means "install"; only names like `g++` may end so.
@@ -98,7 +103,7 @@ pub(crate) fn npm_name(package: &str) -> &str {
 }
 
 /// Allows packages from the registry only; npm would also take paths, URLs and repositories.
-fn is_npm_package(package: &str) -> bool {
+pub fn is_npm_package(package: &str) -> bool {
     let name = npm_name(package);
     let is_part = |part: &str| {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
@@ -113,7 +118,9 @@ fn is_npm_package(package: &str) -> bool {
         version.starts_with(|first: char| first.is_ascii_alphanumeric())
             && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte))
     };
-    is_name && package[name.len()..].strip_prefix('@').is_none_or(is_version)
+    // npm takes these as files, wherever they stand.
+    let is_file = [".tgz", ".tar.gz", ".tar"].iter().any(|end| package.to_ascii_lowercase().ends_with(end));
+    !is_file && is_name && package[name.len()..].strip_prefix('@').is_none_or(is_version)
 }
 
 fn within(what: &'static str, given: u32, least: u32, most: u32) -> Result<(), RecipeError> {
@@ -127,29 +134,48 @@ mod tests {
 
     #[test]
     fn a_package_name_with_another_meaning_to_apt_is_refused() {
-        let base = resolve("base").unwrap().recipe;
-        for bad in ["-oDebug=1", "a", "Foo", "foo bar", "foo=1", "foo-", "foo+", "foo,bar", "?installed"] {
-            let refused = Recipe::custom("mine", &base, [bad]).unwrap_err();
-            assert_eq!(refused, RecipeError::BadPackage { package: bad.to_owned() });
+        let mut recipe = resolve("base").unwrap().recipe;
+        for bad in
+            ["-oDebug=1", "a", "Foo", "foo bar", "foo=1", "foo-", "foo+", "foo,bar", "?installed", "foo/sid", "a;b"]
+        {
+            assert!(!is_debian_package(bad), "{bad}");
         }
-        Recipe::custom("mine", &base, ["g++", "libstdc++6", "python3.11", "0ad"]).unwrap();
+        for good in ["g++", "libstdc++6", "python3.11", "0ad"] {
+            assert!(is_debian_package(good), "{good}");
+        }
+        recipe.packages.insert("-oDebug=1".to_owned());
+        assert_eq!(recipe.check(), Err(RecipeError::BadPackage { package: "-oDebug=1".to_owned() }));
     }
 
     #[test]
     fn an_npm_package_must_be_a_name_with_or_without_a_version() {
-        let base = resolve("base").unwrap().recipe;
-        let with = |package| Recipe::custom("mine", &base, []).unwrap().with_npm([package]);
-        for bad in
-            ["", "-g", "./x", "/x", "@x", "@x/", "a@", "a@-1", "a b", "git+ssh://x", "user/repo", "a@file:x", "A"]
-        {
-            assert_eq!(with(bad).unwrap_err(), RecipeError::BadNpm { package: bad.to_owned() });
+        for bad in [
+            "",
+            "-g",
+            "./x",
+            "/x",
+            "@x",
+            "@x/",
+            "a@",
+            "a@-1",
+            "a b",
+            "git+ssh://x",
+            "user/repo",
+            "a@file:x",
+            "A",
+            "x.tgz",
+            "a@x.TAR",
+            "a@npm:b",
+        ] {
+            assert!(!is_npm_package(bad), "{bad}");
         }
         for (good, name) in [("cowsay", "cowsay"), ("@a/b.c@1.2.3-x+y", "@a/b.c"), ("semver@latest", "semver")] {
-            let recipe = with(good).unwrap();
-            assert!(recipe.packages.contains("npm") && recipe.packages.contains("nodejs"));
-            assert_eq!((recipe.npm.contains(good), npm_name(good)), (true, name));
+            assert!(is_npm_package(good), "{good}");
+            assert_eq!(npm_name(good), name);
         }
-        assert_eq!(with("cowsay").unwrap().description, format!("{} + cowsay from npm", base.description));
+        let mut recipe = resolve("base").unwrap().recipe;
+        recipe.npm.insert("./x".to_owned());
+        assert_eq!(recipe.check(), Err(RecipeError::BadNpm { package: "./x".to_owned() }));
     }
 
     #[test]

@@ -9,15 +9,43 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
 
 /// How long a program may be silent before [`Event::Silence`] is reported.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long a program that took too long may clean up before it is killed.
+const KILL_AFTER: Duration = Duration::from_secs(20);
+
 /// How many lines of a failed program's output go into the error.
 const KEPT_LINES: usize = 6;
+
+/// The only variables of this process that programs see: how to reach mirrors and registries, and where to put files.
+/// Others may hold the server's token or keys of model providers, and packages bring programs of their own.
+const KEPT_VARIABLES: [&str; 20] = [
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "ftp_proxy",
+    "FTP_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_registry",
+    "NPM_CONFIG_REGISTRY",
+    "npm_config_cafile",
+    "APT_CONFIG",
+    "HOME",
+    "TMPDIR",
+    "USER",
+];
 
 /// Programs, and the Debian packages that have them.
 pub(crate) const TOOLS: [(&str, &str); 7] = [
@@ -38,6 +66,8 @@ pub enum ToolError {
     Run { program: String, source: io::Error },
     #[error("the disk is full (`{program}` found no space left)")]
     NoSpace { program: String },
+    #[error("`{program}` took longer than {minutes} minutes")]
+    TooSlow { program: String, minutes: u64 },
     #[error("`{program}` failed ({status}): {said}")]
     Failed { program: String, status: ExitStatus, said: String },
 }
@@ -46,6 +76,7 @@ pub enum ToolError {
 pub(crate) struct Tool {
     program: &'static str,
     command: Command,
+    longest: Option<Duration>,
 }
 
 /// What a program did: it printed a line, or nothing for a while.
@@ -57,15 +88,16 @@ pub(crate) enum Event<'a> {
 impl Tool {
     pub(crate) fn new(program: &'static str) -> Self {
         let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+        command.env_clear().envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
-        command.env_remove("SOURCE_DATE_EPOCH").stdin(Stdio::null());
+        command.stdin(Stdio::null());
         // In a user namespace, the caller's directory may be inaccessible, and some programs return to theirs.
         command.current_dir("/");
         // SAFETY: the closure makes one async-signal-safe system call and allocates nothing.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
-        Self { program, command }
+        Self { program, command, longest: None }
     }
 
     /// A program that runs in a user namespace if this user is not root, because it handles files with several owners.
@@ -96,6 +128,12 @@ impl Tool {
         self
     }
 
+    /// The program is ended after this time.
+    pub(crate) fn within(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
+        self
+    }
+
     pub(crate) fn stdin(mut self, file: File) -> Self {
         self.command.stdin(file);
         self
@@ -114,7 +152,17 @@ impl Tool {
     pub(crate) fn follow(mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), ToolError> {
         let (mut child, lines) = self.start().map_err(|error| cannot_run(self.program, error))?;
         let mut explanation = FailureLines::default();
+        let begun = Instant::now();
+        let mut ended_at = None;
         loop {
+            if ended_at.is_none_or(|at: Instant| at.elapsed() > KILL_AFTER)
+                && self.longest.is_some_and(|longest| begun.elapsed() > longest)
+            {
+                // At first gently, so that it cleans up.
+                let signal = if ended_at.is_none() { Signal::TERM } else { Signal::KILL };
+                end(&child, signal);
+                ended_at = Some(Instant::now());
+            }
             match lines.recv_timeout(TICK) {
                 Ok(line) => {
                     on(Event::Line(&line));
@@ -125,6 +173,9 @@ impl Tool {
             }
         }
         let status = child.wait().map_err(|error| cannot_run(self.program, error))?;
+        if let (Some(_), Some(longest)) = (ended_at, self.longest) {
+            return Err(ToolError::TooSlow { program: self.program.to_owned(), minutes: longest.as_secs() / 60 });
+        }
         explanation.check(self.program, status)
     }
 
@@ -147,6 +198,15 @@ impl Tool {
             }
         });
         Ok((child, lines))
+    }
+}
+
+fn end(child: &Child, signal: Signal) {
+    if let Ok(pid) = i32::try_from(child.id())
+        && let Some(pid) = Pid::from_raw(pid)
+    {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -229,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn programs_see_only_a_few_variables_of_this_process() {
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "cargo sets it for tests");
+        let seen = Tool::new("env").capture().unwrap();
+        let own = ["PATH", "LC_ALL", "DEBIAN_FRONTEND"];
+        for name in seen.lines().filter_map(|line| Some(line.split_once('=')?.0)) {
+            assert!(own.contains(&name) || KEPT_VARIABLES.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn both_streams_are_reported_and_a_failure_has_the_marked_lines() {
         let mut heard = Vec::new();
         let error = Tool::new("sh")
@@ -264,5 +334,14 @@ mod tests {
     fn a_missing_program_is_reported_with_its_package() {
         let error = cannot_run("mke2fs", io::ErrorKind::NotFound.into());
         assert!(error.to_string().contains("apt-get install e2fsprogs"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() {
+        // It prints all the time, so silence is not what ends it.
+        let endless = Tool::new("sh").args(["-c", "while :; do echo x; sleep 0.1; done"]);
+        let error = endless.within(Duration::from_millis(300)).follow(|_| ()).unwrap_err();
+        assert!(matches!(error, ToolError::TooSlow { .. }), "{error}");
+        Tool::new("true").within(Duration::from_secs(60)).follow(|_| ()).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use sandling_image::{BuildError, BuildOptions, Image, ImageStore, KernelOrigin, 
 
 /// Debian's minimal system and one small package. The build takes about a minute.
 fn tiny() -> Result<Recipe> {
-    let mut recipe = Recipe::custom("tiny", &resolve("base")?.recipe, [])?;
+    let mut recipe = resolve("base")?.recipe.renamed("tiny")?;
     recipe.packages = ["hello".to_owned()].into();
     recipe.disk_mib = 1024;
     Ok(recipe)
@@ -61,13 +61,13 @@ fn a_real_image_is_built_once_and_has_what_a_sandbox_needs() -> Result<()> {
         ensure!(steps.contains(&step), "{step:?} was never reported: {steps:?}");
     }
     // At most two seconds on an idle machine; more is allowed for a busy one.
-    ensure!(longest_silence < Duration::from_secs(10), "silent for {longest_silence:?}");
+    ensure!(longest_silence < Duration::from_secs(60), "silent for {longest_silence:?}");
     check_root(&image)?;
     check_kernel(&image)?;
 
-    let started = Instant::now();
-    ensure!(build(&store, &recipe)?.0.id == image.id, "the same recipe gave another image");
-    ensure!(started.elapsed() < Duration::from_secs(5), "an image that is up to date was built again");
+    let (again, steps, _) = build(&store, &recipe)?;
+    ensure!(again.id == image.id, "the same recipe gave another image");
+    ensure!(steps.is_empty(), "an image that is up to date was built again: {steps:?}");
     image.verify_full()?;
 
     check_missing_package(&store, &recipe)?;
@@ -121,7 +121,8 @@ fn check_kernel(image: &Image) -> Result<()> {
 }
 
 fn check_missing_package(store: &ImageStore, recipe: &Recipe) -> Result<()> {
-    let wrong = Recipe::custom("wrong", recipe, ["no-such-package-anywhere"])?;
+    let mut wrong = recipe.renamed("wrong")?;
+    wrong.packages.insert("no-such-package-anywhere".to_owned());
     let error = store.ensure(&wrong, &BuildOptions::default(), &mut |_| ()).err().context("it was built")?;
     ensure!(matches!(error, BuildError::NoSuchPackage { .. }), "{error}");
     ensure!(error.to_string() == "package `no-such-package-anywhere` does not exist in Debian bookworm", "{error}");

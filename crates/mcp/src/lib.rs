@@ -14,5 +14,5 @@ mod specs;
 mod stdio;
 
 pub use http::{HttpError, serve_http};
-pub use session::{Checkpoints, SessionSettings};
+pub use session::{Checkpoints, SessionSettings, session_sandbox};
 pub use stdio::{StdioError, serve_stdio};

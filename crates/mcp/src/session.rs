@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandling_client::{Client, ClientError, Forked, Sandbox, field};
-use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
+use sandling_tools::{BadCall, CallControl, Observation, Settings, ToolError, Toolbox, read_arguments};
 use sandling_wire::{CheckpointsName, CreatePreview, CreateSandbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 const MOST_FORKS: usize = 8;
 pub const REMOVE_WITHIN: Duration = Duration::from_secs(30);
@@ -18,7 +19,12 @@ pub const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 /// Settings for all sessions.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    pub template: String,
+    /// The sandbox to create: its template or image, its size, its network and its volumes.
+    pub sandbox: Arc<CreateSandbox>,
+    /// A tar that is unpacked into the working directory of a new sandbox.
+    pub files: Option<Arc<Vec<u8>>>,
+    /// A command that prepares a new sandbox.
+    pub setup: Option<String>,
     /// The idle timeout of a sandbox.
     pub idle: Duration,
     pub checkpoints: Checkpoints,
@@ -194,18 +200,15 @@ impl Machines {
             Some(client) => client.clone(),
             None => self.client.insert(Arc::new(Client::find_or_start().await?)).clone(),
         };
-        let request = CreateSandbox {
-            template: Some(settings.template.clone()),
-            idle_seconds: Some(settings.idle.as_secs()),
-            ttl_seconds: Some(LONGEST.as_secs()),
-            labels: Some([("made-by".to_owned(), "mcp".to_owned())].into()),
-            checkpoints: (settings.checkpoints == Checkpoints::EveryStep).then_some(CheckpointsName::EveryExec),
-            ..CreateSandbox::default()
-        };
-        let created: Sandbox = client.post("/v1/sandboxes", &request).await?;
+        let created: Sandbox = client.post("/v1/sandboxes", &*settings.sandbox).await?;
         let toolbox = Arc::new(Toolbox::new(client, created.id, settings.tools.clone()));
         self.own = Some(toolbox.clone());
-        toolbox.make_directory().await?;
+        if let Err(error) = prepare(&toolbox, settings).await {
+            // The next call begins with a new sandbox and tries again.
+            self.own = None;
+            end_all(vec![toolbox]).await;
+            return Err(error);
+        }
         Ok(toolbox)
     }
 
@@ -228,6 +231,32 @@ impl Machines {
 
     fn take_all(&mut self) -> Vec<Arc<Toolbox>> {
         std::mem::take(&mut self.forks).into_values().chain(self.own.take()).collect()
+    }
+}
+
+/// Copies the files into a new sandbox and runs the setup command.
+async fn prepare(toolbox: &Toolbox, settings: &SessionSettings) -> Result<(), ToolError> {
+    toolbox.make_directory().await?;
+    if let Some(files) = &settings.files {
+        toolbox.unpack(files.to_vec()).await?;
+    }
+    let Some(setup) = &settings.setup else { return Ok(()) };
+    let control = CallControl { cancelled: CancellationToken::new(), watch: &|_, _| {} };
+    let ran = toolbox.call("run_command", json!({ "command": setup }), &control).await?;
+    match ran.exit_code {
+        Some(0) => Ok(()),
+        _ => Err(BadCall(format!("the setup command failed: {setup}\n{}", ran.text)).into()),
+    }
+}
+
+/// A sandbox for sessions. `machine` says what it is made of.
+pub fn session_sandbox(machine: CreateSandbox, idle: Duration, checkpoints: Checkpoints) -> CreateSandbox {
+    CreateSandbox {
+        idle_seconds: Some(idle.as_secs()),
+        ttl_seconds: Some(LONGEST.as_secs()),
+        labels: Some([("made-by".to_owned(), "mcp".to_owned())].into()),
+        checkpoints: (checkpoints == Checkpoints::EveryStep).then_some(CheckpointsName::EveryExec),
+        ..machine
     }
 }
 

@@ -31,6 +31,9 @@ pub struct Event {
     /// Names of the secrets that the gateway inserted into a request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// What happened in this case and how to allow it, if the verdict alone does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// What the decision is about.
@@ -93,6 +96,7 @@ impl Event {
             bytes_out: 0,
             bytes_in: 0,
             secrets: Vec::new(),
+            detail: None,
         }
     }
 

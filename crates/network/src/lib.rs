@@ -19,13 +19,13 @@
 //!
 //! The modules form layers, and each uses only those above it in this list:
 //!
-//! - data and policy: `name`, `policy`, `secret`, `limits`, `rate`, `host`, `flow`
+//! - data and policy: `name`, `policy`, `placement`, `secret`, `limits`, `rate`, `host`, `flow`
 //! - packets and decisions: `frame`, `event`, `totals`, `journal`
 //! - the guest's side and the accounting: `link`, `meters`, `traffic`, `peers`, `destination`
 //! - protocol parts that do not know about each other: `dns`, `tls`, `tcp`, `udp`
 //! - `shared`: the state of one gateway
 //! - protocols: `dns_server`, `session`, `http`, `connections`, `datagrams`
-//! - the gateway: `receive`, `config`, `gateway`, `group`
+//! - the gateway: `receive`, `config`, `gateway`, `group`, `fuzzing`
 
 mod config;
 mod connections;
@@ -36,6 +36,8 @@ mod dns_server;
 mod event;
 mod flow;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod group;
 mod host;
@@ -46,6 +48,7 @@ mod link;
 mod meters;
 mod name;
 mod peers;
+mod placement;
 pub mod policy;
 mod rate;
 mod receive;
@@ -65,22 +68,13 @@ pub use flow::Flow;
 pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use group::{Group, Member};
+pub use host::addresses as host_addresses;
 pub use journal::Stats;
 pub use limits::{BadLimit, LimitRequest, Limits};
 pub use link::Cable;
 pub use name::{HostName, NotAName};
 pub use peers::{PeerIo, PeerStream, Peers};
+pub use placement::{BadPlacement, Placement};
 pub use secret::{BadSecret, Secret, SecretSet};
-pub use tls::{Authority, AuthorityError, RootsError, TrustRoots};
+pub use tls::{Authority, AuthorityError, RootsError, TrustRoots, is_certificate_of};
 pub use totals::Totals;
-
-/// The parsers of bytes that a guest can send, for fuzzing.
-#[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::dns::{Answer, read as read_dns};
-    pub use crate::frame::{Inbound, lease, read as read_frame, reset, udp, unreachable};
-    pub use crate::http::{GuestFrames, Scrubber, Search, ServerFrames, Spelling};
-    pub use crate::tcp::{Greeting, classify};
-    pub use crate::tls::Hello;
-    pub use crate::udp::is_quic;
-}

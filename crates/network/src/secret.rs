@@ -9,10 +9,13 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::name::HostName;
+use crate::placement::Placement;
 use crate::policy::{Entry, Target};
 
 /// The shortest placeholder. A shorter one could appear in other data by chance.
 const SHORTEST_PLACEHOLDER: usize = 16;
+
+const MOST_PLACEMENTS: usize = 16;
 
 /// A value of this length does not appear in other data by chance.
 pub(crate) const UNMISTAKABLE: usize = 8;
@@ -24,6 +27,7 @@ pub struct Secret {
     placeholder: String,
     value: Zeroizing<String>,
     hosts: Vec<Entry>,
+    placements: Vec<Placement>,
 }
 
 /// Why a secret is not valid.
@@ -35,11 +39,19 @@ pub enum BadSecret {
     Value,
     #[error("a secret needs at least one host name that it is for; addresses and presets are not allowed")]
     Hosts,
+    #[error("a secret needs 1 to {MOST_PLACEMENTS} placements")]
+    Placements,
 }
 
 impl Secret {
-    /// A secret `name` whose `value` replaces `placeholder` in requests to `hosts`.
-    pub fn new(name: &str, placeholder: &str, value: String, hosts: Vec<Entry>) -> Result<Secret, BadSecret> {
+    /// A secret `name` whose `value` replaces `placeholder` in requests to `hosts`, at these `placements`.
+    pub fn new(
+        name: &str,
+        placeholder: &str,
+        value: String,
+        hosts: Vec<Entry>,
+        placements: Vec<Placement>,
+    ) -> Result<Secret, BadSecret> {
         let value = Zeroizing::new(value);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if placeholder.len() < SHORTEST_PLACEHOLDER || !placeholder.bytes().all(plain) {
@@ -52,7 +64,10 @@ impl Secret {
         if hosts.is_empty() || !hosts.iter().all(named) {
             return Err(BadSecret::Hosts);
         }
-        Ok(Secret { name: name.to_owned(), placeholder: placeholder.to_owned(), value, hosts })
+        if placements.is_empty() || placements.len() > MOST_PLACEMENTS {
+            return Err(BadSecret::Placements);
+        }
+        Ok(Secret { name: name.to_owned(), placeholder: placeholder.to_owned(), value, hosts, placements })
     }
 
     /// The name that events use.
@@ -68,6 +83,11 @@ impl Secret {
     /// The value that the server gets.
     pub(crate) fn value(&self) -> &str {
         &self.value
+    }
+
+    /// Where in a request the gateway may insert it.
+    pub(crate) fn placements(&self) -> &[Placement] {
+        &self.placements
     }
 
     /// Whether the value is long enough not to appear in other data by chance.
@@ -119,7 +139,7 @@ mod tests {
 
     fn secret(value: &str, hosts: &[&str]) -> Result<Secret, BadSecret> {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        Secret::new("token", "sandling-placeholder-1", value.to_owned(), hosts)
+        Secret::new("token", "sandling-placeholder-1", value.to_owned(), hosts, vec![Placement::default()])
     }
 
     #[test]

@@ -95,6 +95,10 @@ pub enum ExitReason {
     OutOfMemory,
     /// The agent ended it at its output limit.
     OutputLimit,
+    /// The host ended it at its limit of CPU time. Agents do not send this.
+    CpuLimit,
+    /// The host ended it at its limit of disk space. Agents do not send this.
+    DiskLimit,
 }
 
 impl ExitReason {
@@ -105,6 +109,8 @@ impl ExitReason {
             Self::Timeout => "timeout",
             Self::OutOfMemory => "out_of_memory",
             Self::OutputLimit => "output_limit",
+            Self::CpuLimit => "cpu_limit",
+            Self::DiskLimit => "disk_limit",
         }
     }
 }

@@ -26,21 +26,10 @@ impl Decoder {
 
 /// How many bytes at the end may become a character once more bytes arrive.
 fn unfinished(bytes: &[u8]) -> usize {
-    for back in 1..=bytes.len().min(3) {
-        let byte = bytes[bytes.len() - back];
-        let needs = match byte {
-            0x80..=0xbf => continue,
-            0xc2..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf4 => 4,
-            _ => return 0,
-        };
-        let tail = &bytes[bytes.len() - back..];
-        // A wrong second byte stays wrong, however many bytes follow.
-        let hopeless = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_some());
-        return if needs > back && !hopeless { back } else { 0 };
-    }
-    0
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    // An error without a length means that the text ends too early. Other bytes stay wrong, however many follow.
+    let is_beginning = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if is_beginning { last.len() } else { 0 }
 }
 
 #[cfg(test)]

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
+use sandling_engine::owner::Owner;
 use sandling_wire::Home;
 use tempfile::TempDir;
 
 use crate::admission::Admission;
-use crate::audit::{AuditLog, AuditRetention};
+use crate::audit::{AuditLog, AuditSettings};
 use crate::idempotency::Idempotency;
-use crate::presence::Presence;
 use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::workspaces::{WorkspaceName, Workspaces};
 
 pub(crate) struct Fixture {
     pub(crate) store: Arc<Store>,
-    pub(crate) presence: Arc<Presence>,
+    pub(crate) owner: Arc<Owner>,
     pub(crate) tokens: Tokens,
     pub(crate) workspaces: Workspaces,
     pub(crate) admission: Arc<Admission>,
@@ -41,19 +41,19 @@ impl Fixture {
     /// Opens a home as one process does.
     pub(crate) fn open(home: &Home) -> Self {
         let store = Arc::new(Store::open(&home.store()).unwrap());
-        let presence = Arc::new(Presence::announce(home.engines()).unwrap());
+        let owner = Arc::new(Owner::new(&home.engines()).unwrap());
         let tokens = Tokens::new(store.clone(), None);
         tokens.ensure_local_token(home).unwrap();
         Self {
             tokens,
             workspaces: Workspaces::new(store.clone()),
             admission: Arc::new(Admission::new(store.clone())),
-            audit: AuditLog::open(store.clone(), AuditRetention::default()).unwrap(),
-            idempotency: Idempotency::open(store.clone(), presence.clone()).unwrap(),
+            audit: AuditLog::open(store.clone(), owner.clone(), AuditSettings::default()).unwrap(),
+            idempotency: Idempotency::open(store.clone(), owner.clone()).unwrap(),
             home: home.clone(),
             dir: None,
             store,
-            presence,
+            owner,
         }
     }
 
@@ -73,8 +73,8 @@ impl Fixture {
         Self { tokens: Tokens::new(self.store.clone(), Some(token.to_owned())), ..self }
     }
 
-    pub(crate) fn with_retention(self, retention: AuditRetention) -> Self {
-        Self { audit: AuditLog::open(self.store.clone(), retention).unwrap(), ..self }
+    pub(crate) fn with_audit(self, settings: AuditSettings) -> Self {
+        Self { audit: AuditLog::open(self.store.clone(), self.owner.clone(), settings).unwrap(), ..self }
     }
 }
 

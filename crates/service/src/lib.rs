@@ -10,6 +10,7 @@
 //! - A request with an idempotency key runs at most once, even if the process dies in the middle of it.
 
 mod admission;
+mod agent_runs;
 mod audit;
 mod builds;
 mod create_limiter;
@@ -17,37 +18,54 @@ mod decoder;
 mod derived_tokens;
 #[cfg(test)]
 mod fixture;
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 mod golden;
 mod idempotency;
+mod images;
 mod limits;
-mod presence;
+mod metrics;
 mod previews;
 mod process_defaults;
+mod public_address;
 pub mod random;
 mod request_limiter;
 mod sandboxes;
 mod service;
 mod store;
+mod stored_layers;
+mod stored_uploads;
 mod tokens;
 mod volume_files;
+mod webhooks;
 mod workspaces;
 
 pub use admission::{
     Admission, AdmitError, DEFAULT_QUOTA, Quota, QuotaRefused, Reservation, Resource, Resources, check,
 };
+pub use agent_runs::{AgentRun, AgentRuns, RunState, TranscriptPart};
 pub use audit::{
-    Actor, AuditEntry, AuditLog, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording,
+    Actor, AuditEntry, AuditKind, AuditLog, AuditOpenError, AuditPolicy, AuditQuery, AuditResult, AuditRetention,
+    AuditSettings, AuditTarget, AuditUnavailable, BreakCause, ChainBreak, ChainReport, CopyError, Digest, Link,
+    NewAudit, RECORDING_LIMIT, Recording, ShipError, verify_copy,
 };
 pub use builds::{
-    Action, BaseError, Build, BuildFailure, BuildSpec, Builds, Dockerfile, Explain, Level, Line, Plan, PlanDefaults,
-    PlanError, RegisterError, SaveAs, Stage, StartError, TemplateSource, UploadError, check_hash, parse_dockerfile,
+    Action, BaseError, Build, BuildFailure, BuildSpec, Builds, CacheUse, DockerIgnore, DockerfileBuild,
+    DockerfileError, DockerfileOptions, Explain, Freed, Level, Line, OnFailure, PackageBuild, PackageError, Packages,
+    Plan, PlanDefaults, PlanError, RegisterError, RequirementError, SaveAs, Secrets, Stage, StartError, TemplateSource,
+    UploadError, check_hash, parse_dockerfile, split_requirements,
 };
 pub use create_limiter::{Busy, CreateLimiter};
 pub use decoder::Decoder;
 pub use derived_tokens::DerivedTokens;
 pub use idempotency::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
+pub use images::{
+    BadSetting, CredentialError, ImageError, ImageSettings, Images, NamedImage, OnStep, PullView, RegistryLogin,
+    process_defaults,
+};
 pub use limits::{InvalidValue, check_env, check_map, parse_mode};
+pub use metrics::{History, HistoryQuery, HostResources, MetricHistory, MetricPoint, SeriesInfo, record_metrics};
 pub use previews::{PreviewError, PreviewToken, Previews};
 pub use process_defaults::inherit_process_defaults;
 pub use request_limiter::{RequestLimiter, RequestPermit, RequestRefused};
@@ -60,4 +78,8 @@ pub use tokens::{
     Tokens,
 };
 pub use volume_files::{CommandOutput, OpenVolume, OpenVolumeError, VolumeFileError, VolumeFiles};
+pub use webhooks::{
+    Attempt, BadUrl, CreatedWebhook, DeliveryState, DueDelivery, NewWebhook, Outbox, Signature, Webhook,
+    WebhookAddresses, WebhookDelivery, WebhookError, WebhookUrl, Webhooks,
+};
 pub use workspaces::{Workspace, WorkspaceError, WorkspaceName, Workspaces};

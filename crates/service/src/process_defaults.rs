@@ -3,14 +3,22 @@
 use sandling_engine::store::StoreError;
 use sandling_engine::{CreateSpec, Engine};
 
+use crate::images;
+
 /// Applies the process defaults of its template to a new sandbox. Values from the client take precedence.
 pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Result<(), StoreError> {
     let template = match &spec.from_snapshot {
         Some(id) => engine.snapshots().find(&spec.workspace, id)?,
         None => engine.snapshots().of_template(&spec.workspace, &spec.template)?,
     };
-    let Some(template) = template else { return Ok(()) };
-    let (own, defaults) = (&mut spec.settings.process, template.settings.process);
+    let of_image =
+        || Some(images::process_defaults(&engine.machines().oci_image(&spec.workspace, &spec.template)?.config));
+    let defaults = match template {
+        Some(template) => Some(template.settings.process),
+        None if spec.from_snapshot.is_none() => of_image(),
+        None => None,
+    };
+    let (own, Some(defaults)) = (&mut spec.settings.process, defaults) else { return Ok(()) };
     for (name, value) in &defaults.env {
         spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         own.env.entry(name.clone()).or_insert_with(|| value.clone());

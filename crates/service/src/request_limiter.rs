@@ -145,7 +145,7 @@ mod tests {
 
     fn limiter(fixture: &Fixture, per_second: Option<u32>, open: Option<u32>) -> Arc<RequestLimiter> {
         let quota = Quota { requests_per_second: per_second, open_requests: open, ..DEFAULT_QUOTA };
-        fixture.admission.set_quota(&WorkspaceName::default(), &quota).unwrap();
+        fixture.admission.change_quota(&WorkspaceName::default(), |now| *now = quota).unwrap();
         Arc::new(RequestLimiter::new(fixture.admission.clone()))
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let fixture = Fixture::new();
         let (limiter, workspace, start) = (limiter(&fixture, Some(0), None), WorkspaceName::default(), Instant::now());
         assert!(limiter.admit_at(&workspace, "a", start).is_err());
-        fixture.admission.set_quota(&workspace, &DEFAULT_QUOTA).unwrap();
+        fixture.admission.change_quota(&workspace, |now| *now = DEFAULT_QUOTA).unwrap();
         assert!(limiter.admit_at(&workspace, "a", start + READ_EVERY).is_ok());
     }
 

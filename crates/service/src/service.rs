@@ -4,32 +4,36 @@ use std::io;
 use std::sync::Arc;
 
 use sandling_engine::Engine;
+use sandling_engine::owner::Owner;
 use sandling_engine::store::StoreError;
 use sandling_wire::TOKEN_VARIABLE;
 
 use crate::admission::Admission;
-use crate::audit::{AuditLog, AuditRetention};
+use crate::agent_runs::AgentRuns;
+use crate::audit::{AuditLog, AuditOpenError, AuditSettings};
 use crate::builds::Builds;
 use crate::create_limiter::CreateLimiter;
 use crate::derived_tokens::DerivedTokens;
 use crate::idempotency::Idempotency;
-use crate::presence::Presence;
+use crate::images::{ImageSettings, Images};
+use crate::metrics::MetricHistory;
 use crate::previews::Previews;
 use crate::request_limiter::RequestLimiter;
 use crate::sandboxes::Sandboxes;
 use crate::store::Store;
 use crate::tokens::{LocalTokenError, Tokens};
 use crate::volume_files::VolumeFiles;
+use crate::webhooks::{WebhookAddresses, Webhooks};
 use crate::workspaces::Workspaces;
 
-/// The directory of the home that holds the secret of preview tokens.
-const PREVIEWS: &str = "previews";
-
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ServiceSettings {
     /// A token that is accepted as an operator's and never stored. An empty one counts as none.
     pub environment_token: Option<String>,
-    pub audit: AuditRetention,
+    pub audit: AuditSettings,
+    pub images: ImageSettings,
+    /// Whether webhooks may send to private addresses.
+    pub webhooks_allow_private: bool,
 }
 
 impl ServiceSettings {
@@ -47,6 +51,8 @@ pub enum ServiceError {
     Store(#[from] StoreError),
     #[error(transparent)]
     LocalToken(#[from] LocalTokenError),
+    #[error(transparent)]
+    Audit(#[from] AuditOpenError),
     #[error("the secret of preview tokens cannot be opened")]
     Previews(#[source] io::Error),
 }
@@ -59,8 +65,12 @@ pub struct Service {
     pub create_limiter: Arc<CreateLimiter>,
     pub request_limiter: Arc<RequestLimiter>,
     pub sandboxes: Arc<Sandboxes>,
+    pub images: Arc<Images>,
     pub volume_files: VolumeFiles,
     pub builds: Arc<Builds>,
+    pub metrics: Arc<MetricHistory>,
+    pub agent_runs: AgentRuns,
+    pub webhooks: Arc<Webhooks>,
     pub previews: Previews,
     pub derived_tokens: DerivedTokens,
     pub idempotency: Idempotency,
@@ -73,22 +83,29 @@ impl Service {
         let home = engine.config().home.clone();
         // A connection of its own, so that requests do not wait for what the engine writes.
         let store = Arc::new(Store::open(&home.store())?);
-        let presence = Arc::new(Presence::announce(home.engines()).map_err(ServiceError::Home)?);
+        let owner = Arc::new(Owner::new(&home.engines()).map_err(ServiceError::Home)?);
         let tokens = Tokens::new(store.clone(), settings.environment_token);
         tokens.ensure_local_token(&home)?;
         let admission = Arc::new(Admission::new(store.clone()));
         let create_limiter = Arc::new(CreateLimiter::new());
         let sandboxes = Arc::new(Sandboxes::new(engine.clone(), admission.clone(), create_limiter.clone()));
-        let previews = Previews::open(&home.root().join(PREVIEWS), store.clone(), tokens.clone())
-            .map_err(ServiceError::Previews)?;
+        let images = Arc::new(Images::new(engine.clone(), sandboxes.clone(), store.clone(), settings.images));
+        let opened = engine.config().network.opened.clone();
+        let addresses = WebhookAddresses { opened, allow_private: settings.webhooks_allow_private };
+        let previews =
+            Previews::open(&home.previews(), store.clone(), tokens.clone()).map_err(ServiceError::Previews)?;
         Ok(Arc::new(Self {
             workspaces: Workspaces::new(store.clone()),
+            agent_runs: AgentRuns::new(home.transcripts()),
+            metrics: Arc::new(MetricHistory::new(home.metrics())),
+            webhooks: Webhooks::new(engine.clone(), store.clone(), addresses),
             volume_files: VolumeFiles::new(engine.clone(), sandboxes.clone()),
-            builds: Arc::new(Builds::open(engine, sandboxes.clone(), store.clone(), presence.clone())?),
+            builds: Arc::new(Builds::open(engine, sandboxes.clone(), images.clone(), store.clone(), owner.clone())?),
+            images,
             derived_tokens: DerivedTokens::new(previews.key(), tokens.clone()),
             previews,
-            idempotency: Idempotency::open(store.clone(), presence)?,
-            audit: AuditLog::open(store, settings.audit)?,
+            idempotency: Idempotency::open(store.clone(), owner.clone())?,
+            audit: AuditLog::open(store, owner, settings.audit)?,
             tokens,
             request_limiter: Arc::new(RequestLimiter::new(admission.clone())),
             admission,

@@ -93,6 +93,12 @@ impl Toolbox {
         Ok(self.client.upload(&self.path(&format!("fs{wanted}")), bytes).await?)
     }
 
+    /// Unpacks a tar into the working directory.
+    pub async fn unpack(&self, archive: Vec<u8>) -> Result<(), ToolError> {
+        let wanted = query(&[("path", Some(self.settings.directory.clone()))]);
+        Ok(self.client.upload(&self.path(&format!("fs/tar{wanted}")), archive).await?)
+    }
+
     pub(crate) async fn list_files(&self, arguments: Value) -> Result<Observation, ToolError> {
         let path = self.settings.absolute(&read_arguments::<ListFiles>(arguments)?.path.unwrap_or_default());
         let listing = self.list(&path, 1).await?;

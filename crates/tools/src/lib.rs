@@ -8,12 +8,15 @@ mod cells;
 mod commands;
 mod excerpt;
 mod files;
+mod missing_module;
 mod observation;
+mod refusals;
 mod spec;
 mod toolbox;
 
 pub use excerpt::{Excerpt, shorten};
 pub use files::picture;
+pub use missing_module::module_hint;
 pub use observation::{Image, Observation};
 pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
 pub use toolbox::{CallControl, Settings, ToolError, Toolbox, correctable_as_result, is_correctable};

@@ -59,6 +59,8 @@ pub struct Toolbox {
     pub(crate) python: Mutex<Option<String>>,
     /// Held by the running cell until its end is known. A cancelled cell takes a moment to end.
     pub(crate) cell: Mutex<()>,
+    /// The number of the gateway's last decision that a call has reported.
+    pub(crate) seen_decision: Mutex<u64>,
 }
 
 /// A call in progress, as its caller sees it.
@@ -114,7 +116,14 @@ pub fn correctable_as_result(done: Result<Observation, ToolError>) -> Result<Obs
 
 impl Toolbox {
     pub fn new(client: Arc<Client>, sandbox: String, settings: Settings) -> Self {
-        Self { client, sandbox, settings, python: Mutex::new(None), cell: Mutex::default() }
+        Self {
+            client,
+            sandbox,
+            settings,
+            python: Mutex::new(None),
+            cell: Mutex::default(),
+            seen_decision: Mutex::default(),
+        }
     }
 
     /// The tools of a fork, which also has the parent's live Python interpreter.
@@ -158,7 +167,11 @@ impl Toolbox {
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
             }
         };
-        correctable_as_result(done)
+        let done = correctable_as_result(done);
+        match done {
+            Ok(observation) if name.starts_with("run_") => Ok(self.explained(observation).await),
+            done => done,
+        }
     }
 
     /// Runs work that has no deadline of its own and can be dropped at any time.

@@ -32,6 +32,9 @@ pub const PLAN_ADDRESS: u64 = 0x2000_0000;
 pub const SCRATCH_ADDRESS: u64 = 0x3000_0000;
 pub const MOST_PLAN_BYTES: u64 = 0x0400_0000;
 
+/// The machine's user and group in its user namespace, if it has a user of its own there. The caller is 0 then.
+pub const OWN_USER: u32 = 1;
+
 /// A process with more threads does not fit into the table, and is not cached.
 pub const MOST_THREADS: usize = 64;
 /// A plan cannot map more files at once: the process's pages, guest memory and its layers.

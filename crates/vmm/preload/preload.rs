@@ -26,7 +26,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
-use context::{Action, Context, Table, call, save};
+use context::{Action, Context, Table, call, give_to_caller, save};
 use plan::MOST_THREADS;
 
 unsafe extern "C" {
@@ -146,6 +146,8 @@ extern "C" fn mmap64(place: *mut c_void, bytes: usize, prot: c_int, flags: c_int
     let is_memory = fd >= 0 && flags & MAP_PRIVATE != 0 && bytes == BYTES.load(SeqCst) && mapped != -1;
     if is_memory && ADDRESS.swap(mapped as usize, SeqCst) == 0 {
         lay_layers(mapped as usize, bytes, prot, flags & MAP_NORESERVE);
+        // Not earlier: the supervisor reads from this process which file it opens as guest memory.
+        give_to_caller();
     }
     mapped as *mut c_void
 }

@@ -13,7 +13,7 @@ mod plan;
 use core::arch::{asm, naked_asm};
 use core::ffi::CStr;
 
-use context::{Table, call, go_on};
+use context::{Table, call, give_to_caller, go_on};
 use plan::{MOST_FILES, MOST_PLAN_BYTES, PLAN_ADDRESS, PLAN_PATH, Reader, Step};
 
 const WRITE: usize = 1;
@@ -88,6 +88,7 @@ extern "C" fn resume(initial: *const usize) -> ! {
         let vdso = vdso(initial);
         let all = !0u64;
         call(RT_SIGPROCMASK, [0, &raw const all as usize, 0, 8, 0, 0]);
+        give_to_caller();
         close_heap();
         let mut plan = open_plan();
         loop {

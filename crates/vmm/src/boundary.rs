@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::accelerator::Accelerator;
 use crate::cgroup::Cgroup;
-pub use crate::cgroup::{CgroupLimits, CgroupVersion};
+pub use crate::cgroup::{CgroupLimits, CgroupVersion, DiskRate};
 use crate::jail::{Landlock, Requirement};
 
 /// The control group that limits a machine, and its controllers.
@@ -28,6 +29,10 @@ pub struct Boundary {
     pub pid_namespace: bool,
     pub ipc_namespace: bool,
     pub unprivileged_user: bool,
+    /// Whether QEMU has a user id of its own, which is neither the engine's nor another machine's. Machines that
+    /// earlier versions started do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_user: Option<bool>,
     pub no_capabilities: bool,
     pub no_new_privs: bool,
     pub seccomp: bool,
@@ -53,6 +58,7 @@ impl Boundary {
             pid_namespace: separate("pid")?,
             ipc_namespace: separate("ipc")?,
             unprivileged_user: status.is_unprivileged(),
+            own_user: Some(status.user().is_some_and(|user| user != geteuid().as_raw())),
             no_capabilities: status.has_no_capabilities(),
             no_new_privs: status.is("NoNewPrivs", "1"),
             seccomp: status.is("Seccomp", "2"),
@@ -105,6 +111,10 @@ impl Status {
 
     fn is(&self, key: &str, value: &str) -> bool {
         self.0.get(key).is_some_and(|have| have == value)
+    }
+
+    fn user(&self) -> Option<u32> {
+        self.0.get("Uid")?.split_whitespace().next()?.parse().ok()
     }
 
     fn is_unprivileged(&self) -> bool {

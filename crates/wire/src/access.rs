@@ -1,6 +1,6 @@
 //! Tokens, workspaces, quotas and the audit log.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// The caller.
@@ -10,11 +10,8 @@ pub struct MeView {
     pub user_id: String,
     pub name: String,
     pub workspace: String,
-    pub current_org: String,
-    pub orgs: Vec<String>,
     /// `read`, `run`, `admin` or `operator`; each includes those before it.
     pub scope: &'static str,
-    pub auth_method: &'static str,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -113,6 +110,40 @@ pub struct Limits {
     pub open_requests: Option<u32>,
 }
 
+/// A change of a workspace's limits. An absent limit stays as it is; null removes the limit.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsChange {
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub sandboxes: Option<Option<u32>>,
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub cpu: Option<Option<u32>>,
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub memory_mb: Option<Option<u32>>,
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub disk_mb: Option<Option<u32>>,
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub creates_per_minute: Option<Option<u32>>,
+    /// Requests per second of each token, at least 1. A token may send those of four seconds at once.
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub requests_per_second: Option<Option<u32>>,
+    /// Requests, streams and WebSockets that each token may have open at once, at least 1.
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    pub open_requests: Option<Option<u32>>,
+}
+
+/// Tells a limit that is null from one that is absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QuotaView {
     pub limits: Limits,
@@ -124,7 +155,8 @@ pub struct Used {
     pub sandboxes: u64,
     pub cpu: u64,
     pub memory_mb: u64,
-    /// The maximum sizes of sandboxes and volumes, and what snapshots, checkpoints and hibernated sandboxes store.
+    /// The maximum sizes of sandboxes and volumes, and what snapshots, checkpoints, hibernated sandboxes, uploaded
+    /// files, templates and sizes of templates that the workspace was the first to use store.
     pub disk_mb: u64,
 }
 
@@ -158,6 +190,51 @@ pub struct AuditView {
     pub remote: Option<String>,
     /// Whether the run was recorded.
     pub recorded: bool,
+    /// `change` or `refusal`. Each kind has its own chain, and refusals never push out changes.
+    pub kind: &'static str,
+    /// How many requests the entry stands for: more than one if it sums up refusals.
+    pub count: u32,
+    /// The entry's hash, which covers the entry before it in the same chain; null in entries of older versions.
+    pub hash: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AuditVerifyParams {
+    /// Another workspace; for operators. If absent, your own workspace, or all for operators.
+    pub workspace: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditVerification {
+    pub chains: Vec<AuditChainView>,
+}
+
+/// What was found in one chain of the audit log.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditChainView {
+    pub workspace: String,
+    /// `change` or `refusal`.
+    pub kind: &'static str,
+    /// How many entries were checked.
+    pub entries: u64,
+    /// How many entries have no hash, because an older version wrote them.
+    pub without_hash: u64,
+    /// The last entry that was deleted because it was too old; 0 if none was.
+    pub pruned: i64,
+    /// The hash of that entry.
+    pub pruned_hash: String,
+    /// The newest entry.
+    pub last: i64,
+    pub last_hash: String,
+    /// Where the chain is broken; null if it is intact.
+    pub broken: Option<AuditBreakView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditBreakView {
+    pub number: i64,
+    pub cause: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -26,7 +26,7 @@ impl Dialect {
         }
     }
 
-    /// The form of a token that selects this dialect.
+    /// The form of a token that selects this dialect. The form of a token's prefix is a prefix of the token's form.
     pub fn token(self, token: &str) -> String {
         match self {
             Self::Native => token.to_owned(),
@@ -46,6 +46,15 @@ pub fn native_token(presented: &str) -> Option<String> {
             Some(if is_ours { format!("{NATIVE}{rest}") } else { rest.to_owned() })
         }
         Dialect::E2b => from_hex(&presented[E2B.len()..]),
+    }
+}
+
+/// The prefix of a token, from the form that any dialect gives it.
+pub fn native_prefix(prefix: &str) -> String {
+    match Dialect::of_token(prefix) {
+        Dialect::Native => prefix.to_owned(),
+        Dialect::PandaStack => format!("{NATIVE}{}", &prefix[PANDASTACK.len()..]),
+        Dialect::E2b => from_hex(&prefix[E2B.len()..]).unwrap_or_default(),
     }
 }
 
@@ -76,6 +85,15 @@ mod tests {
             }
         }
         assert_eq!(Dialect::PandaStack.token(&own), own.replace("sdl_", "pds_"));
+    }
+
+    #[test]
+    fn the_form_of_a_prefix_begins_the_form_of_its_token() {
+        let (token, prefix) = (format!("{NATIVE}{}", "0a".repeat(20)), format!("{NATIVE}0a0a0a0a"));
+        for dialect in [Dialect::Native, Dialect::PandaStack, Dialect::E2b] {
+            assert!(dialect.token(&token).starts_with(&dialect.token(&prefix)), "{dialect:?}");
+            assert_eq!(native_prefix(&dialect.token(&prefix)), prefix);
+        }
     }
 
     #[test]

@@ -15,7 +15,10 @@ pub struct EventView {
     pub number: i64,
     pub time: String,
     pub sandbox_id: String,
-    /// `sandbox.created`, `sandbox.paused`, `sandbox.ended` and so on.
+    /// `sandbox.created`, `sandbox.paused`, `sandbox.ended` and so on. `sandbox.process_cache_fallback` says that its
+    /// machine was not resumed from a cached process; the payload has the `reason`: `outdated`, `damaged`, `volumes`,
+    /// `failed` or `silent`. `sandbox.disk_full` says that its machine stands still until the host has space again; the
+    /// payload says `why`.
     #[serde(rename = "type")]
     pub kind: String,
     #[schema(value_type = Object)]

@@ -34,6 +34,14 @@ pub struct ExecRequest {
     /// How many bytes it may print.
     #[schema(maximum = 67108864)]
     pub output_limit: Option<u64>,
+    /// How many seconds of CPU time the sandbox may use while the command runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0.1, maximum = 604800)]
+    pub cpu_seconds: Option<f64>,
+    /// How much more of its disk the sandbox may use while the command runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1048576)]
+    pub disk_limit_mb: Option<u32>,
     /// At the output limit: `kill` ends the command, `keep_tail` drops the oldest output.
     pub on_limit: Option<OnLimitName>,
 }
@@ -90,7 +98,7 @@ pub struct Ended {
     /// As in a shell: the exit code, or 128 plus the number of the signal.
     pub exit_code: i32,
     pub signal: Option<i32>,
-    /// `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`.
+    /// `exited`, `signalled`, `timeout`, `out_of_memory`, `output_limit`, `cpu_limit` or `disk_limit`.
     pub reason: &'static str,
     pub duration_ms: u64,
     /// How many bytes of output were dropped.

@@ -16,6 +16,11 @@ pub struct ForkRequest {
     /// How many children; if absent, 1, or 2 for a tree.
     #[schema(minimum = 1, maximum = 64)]
     pub count: Option<usize>,
+    /// The number or name of a checkpoint. The children start there, and the sandbox itself does not change. If absent,
+    /// they start at this moment.
+    #[serde(default, deserialize_with = "crate::timeline::optional_number_or_name")]
+    #[schema(value_type = Option<String>)]
+    pub at: Option<String>,
     pub metadata: Option<BTreeMap<String, String>>,
     pub labels: Option<BTreeMap<String, String>>,
     /// The time to live of each child; if absent, `explore_ttl` in the metadata, else that of the parent.

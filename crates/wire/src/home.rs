@@ -42,11 +42,21 @@ impl Home {
 
     /// Creates the directories, readable only by their owner.
     pub fn prepare(&self) -> io::Result<()> {
-        use std::os::unix::fs::DirBuilderExt;
-        for path in [&self.root, &self.sandboxes(), &self.snapshots(), &self.volumes(), &self.engines()] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        self.prepare_root()?;
+        for path in [&self.sandboxes(), &self.snapshots(), &self.volumes(), &self.engines()] {
+            private_directory(path)?;
         }
-        fs::create_dir_all(&self.templates)
+        // A directory that several homes share has permissions of its own.
+        if self.templates.starts_with(&self.root) {
+            private_directory(&self.templates)
+        } else {
+            fs::create_dir_all(&self.templates)
+        }
+    }
+
+    /// Creates the home itself, for a client that starts a server.
+    pub fn prepare_root(&self) -> io::Result<()> {
+        private_directory(&self.root)
     }
 
     pub fn root(&self) -> &Path {
@@ -77,7 +87,49 @@ impl Home {
         self.root.join("engines")
     }
 
+    /// Files that builds of templates copy.
+    pub fn uploads(&self) -> PathBuf {
+        self.root.join("uploads")
+    }
+
+    /// Layers of OCI images, by their digests.
+    pub fn layers(&self) -> PathBuf {
+        self.root.join("layers")
+    }
+
+    /// Transcripts of agents.
+    pub fn transcripts(&self) -> PathBuf {
+        self.root.join("transcripts")
+    }
+
+    /// The history of resource usage.
+    pub fn metrics(&self) -> PathBuf {
+        self.root.join("metrics")
+    }
+
+    /// The secret of preview tokens.
+    pub fn previews(&self) -> PathBuf {
+        self.root.join("previews")
+    }
+
+    /// The certificate of `serve --tls self`.
+    pub fn tls(&self) -> PathBuf {
+        self.root.join("tls")
+    }
+
     pub fn store(&self) -> PathBuf {
         self.root.join("sandling.db")
     }
+}
+
+/// Creates a directory that only its owner can enter, whatever the umask is. Fails if it exists.
+pub fn new_private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// The same with its parents. One that exists is left as it is.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -32,3 +32,38 @@ pub struct GuestMetrics {
     pub cpu_ms: u64,
     pub uptime_ms: u64,
 }
+
+/// Resource usage over time.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MetricHistoryView {
+    /// Seconds between points: at least as many as were asked for. It is 5 or more within the last hour, and 60 or more
+    /// for older points.
+    pub step_seconds: u64,
+    pub cpus: u32,
+    pub memory_total_bytes: u64,
+    pub disk_total_bytes: u64,
+    /// The oldest first. There is none for a step in which nothing was measured.
+    pub points: Vec<MetricPointView>,
+}
+
+/// Averages over one step.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MetricPointView {
+    /// When the step begins.
+    pub time: String,
+    /// In percent of one CPU.
+    pub cpu_percent: f64,
+    /// Of a sandbox: its own memory plus its share of memory that it shares with others (PSS).
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub network_received_bytes_per_second: u64,
+    pub network_sent_bytes_per_second: u64,
+}
+
+/// Usage now, or over time if the request names a span or a step.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum MetricsAnswer {
+    Now(SandboxMetrics),
+    History(MetricHistoryView),
+}

@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 pub struct NetworkRequest {
     /// If absent: `allow` if anything is listed, `deny` if the list is empty.
     pub mode: Option<ModeName>,
-    /// Names, `*.name`, addresses, networks and presets (`pypi`, `npm`, `crates`, `debian`, `github`), each with ports
+    /// Names, `*.name`, addresses, networks and presets (`pypi`, `npm`, `crates`, `debian`, `github`, `go`, `maven`,
+    /// `rubygems`, `huggingface`, `conda`), each with ports
     /// after a colon if other than usual.
     #[schema(max_items = 512, example = json!(["pypi", "example.com", "*.example.org:8443"]))]
     pub allow: Option<Vec<String>>,

@@ -1,6 +1,6 @@
 //! Network policies and counters in responses.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::network::{ModeName, NetworkLimits, TlsName};
@@ -17,7 +17,7 @@ pub struct PolicyView {
 }
 
 /// Where a policy comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyFrom {
     /// The sandbox has a policy of its own.
@@ -27,6 +27,7 @@ pub enum PolicyFrom {
     /// Its workspace's default applies.
     Workspace,
     /// There is no policy and no default.
+    #[default]
     Nothing,
 }
 
@@ -87,10 +88,12 @@ pub struct AttachedView {
     pub placeholder: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CountsView {
     pub sent_bytes: u64,
     pub received_bytes: u64,
+    #[serde(default)]
+    #[schema(required)]
     pub connections_open: u64,
     pub connections_allowed: u64,
     pub connections_refused: u64,

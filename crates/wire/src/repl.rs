@@ -41,22 +41,22 @@ pub struct RunCell {
     pub output_limit: Option<u64>,
 }
 
-/// Code that runs in a new interpreter.
+/// Code for the default interpreter of its language.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RunOnce {
-    /// Python if absent.
-    pub language: Option<LanguageName>,
+pub struct RunCode {
     pub code: String,
-    #[schema(minimum = 1, maximum = 604800000)]
-    pub timeout_ms: Option<u64>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct OnceResult {
-    pub language: &'static str,
-    #[serde(flatten)]
-    pub result: CellResult,
+    /// `python` or `node`. Python if absent.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub language: LanguageName,
+    /// Absent: no timeout.
+    #[schema(minimum = 0.001, maximum = 604800)]
+    pub timeout_seconds: Option<f64>,
+    #[schema(maximum = 67108864)]
+    pub output_limit: Option<u64>,
+    /// Environment variables for this run.
+    pub env: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -13,6 +13,9 @@ use crate::volume::{MountedView, VolumeMount};
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SandboxView {
     pub id: String,
+    /// Unique in its workspace, and usable instead of the id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub template: String,
     pub cpu: u32,
     pub memory_mb: u32,
@@ -56,8 +59,17 @@ pub struct StatusView {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSandbox {
+    /// A name that is unique in the workspace. Paths take it instead of the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "web", pattern = "^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
+    pub name: Option<String>,
     #[schema(default = "code-interpreter", example = "base", pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
     pub template: Option<String>,
+    /// An OCI image instead of a template, like `python:3.12-slim` or `ghcr.io/org/tool@sha256:…`. If the workspace has no
+    /// template of it yet, the server pulls the image first, which can take minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "python:3.12-slim", min_length = 1, max_length = 512)]
+    pub image: Option<String>,
     pub metadata: Option<BTreeMap<String, String>>,
     pub labels: Option<BTreeMap<String, String>>,
     /// Environment variables of every command in it.
@@ -79,6 +91,7 @@ pub struct CreateSandbox {
     /// The limit of processes and threads.
     #[schema(minimum = 16, maximum = 1000000)]
     pub pids: Option<u32>,
+    /// The id or the name of a snapshot.
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
     /// `every-exec` makes a checkpoint before each command, cell and change of files.

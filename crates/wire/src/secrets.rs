@@ -14,6 +14,12 @@ pub struct SetSecret {
     /// Hosts whose requests may contain it: names and `*.name`.
     #[schema(min_items = 1, example = json!(["api.example.com"]))]
     pub hosts: Vec<String>,
+    /// Where in a request the value may be placed: `header NAME`, `header NAME: PREFIX`, `query KEY` or `basic` (the
+    /// user or password of basic authentication). The default is `header Authorization: Bearer`. The gateway refuses a
+    /// request with the placeholder anywhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 16, example = json!(["header x-api-key", "query key"]))]
+    pub placements: Option<Vec<String>>,
 }
 
 /// A secret, without its value.
@@ -21,6 +27,8 @@ pub struct SetSecret {
 pub struct SecretView {
     pub name: String,
     pub hosts: Vec<String>,
+    /// Where in a request the value may be placed. `any header` is for secrets that a version without placements stored.
+    pub placements: Vec<String>,
     pub created_at: String,
 }
 

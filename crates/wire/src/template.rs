@@ -22,10 +22,13 @@ pub struct TemplateView {
     pub tools: Vec<String>,
     /// Whether it can be used now; otherwise it must be built first.
     pub ready: bool,
+    /// For a template from an OCI image, also its `oci.reference`, `oci.digest`, and what its configuration sets:
+    /// `oci.entrypoint` and `oci.cmd` as JSON lists, `oci.user`, `oci.working_dir`, `oci.exposed_ports`, `oci.stop_signal`
+    /// and `oci.labels`.
     pub meta: BTreeMap<String, String>,
 }
 
-/// A template to build: another template with more packages, or a Dockerfile.
+/// A template to build: a built-in one with more packages, or a Dockerfile. Both run in a machine.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildRequest {
@@ -38,11 +41,32 @@ pub struct BuildRequest {
     /// npm packages, `name` or `name@version`. Their install scripts do not run.
     #[serde(default)]
     pub npm: Vec<String>,
-    /// A Dockerfile with one stage, whose base is a template. Files for `COPY` are parts of a multipart form.
+    /// Packages from PyPI, optionally with versions, like `six==1.16.0`.
+    #[serde(default)]
+    pub pip: Vec<String>,
+    /// The text of a requirements file with packages from PyPI. Of pip's options, it may have `--hash`.
+    pub requirements: Option<String>,
+    /// A Dockerfile, whose bases are templates or OCI images. Files for `COPY` are parts of a multipart form, or an upload.
     pub dockerfile: Option<String>,
+    /// The hash under which an archive of the Dockerfile's directory was uploaded.
+    pub context: Option<String>,
+    /// Values for the Dockerfile's `ARG`s.
+    #[serde(default)]
+    pub build_args: BTreeMap<String, String>,
+    /// The stage of the Dockerfile to build; the last one if absent.
+    pub target: Option<String>,
+    /// Values for `RUN --mount=type=secret`, by id, in Base64.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, String>,
+    /// Whether to run every step, although an earlier build has stored its result.
+    pub no_cache: Option<bool>,
+    /// Whether what `ENTRYPOINT` and `CMD` start runs in the template's sandboxes; yes if absent.
+    pub start: Option<bool>,
+    /// Whether the machine of a failed build stays for an hour as a sandbox.
+    pub keep_failed: Option<bool>,
     /// A template to use under another name; anything that `FROM` in a Dockerfile may name.
     pub image_ref: Option<String>,
-    /// Whether to replace a template of this name that was built from a Dockerfile.
+    /// Whether to replace a template of this name that was built; for packages yes if absent, otherwise no.
     pub replace: Option<bool>,
     pub cpu: Option<u32>,
     pub memory_mb: Option<u32>,
@@ -59,4 +83,26 @@ pub struct BuildView {
     pub started_at: String,
     pub ended_at: Option<String>,
     pub bytes: Option<u64>,
+    /// The sandbox that a failed build has left for a look at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+}
+
+/// What a template stood for at some time.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateVersion {
+    /// `NAME@DIGEST` names this version.
+    pub digest: String,
+    pub created_at: String,
+    pub size_bytes: u64,
+    /// Whether the name stands for this version now.
+    pub current: bool,
+}
+
+/// What was removed because nothing needs it.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct FreedView {
+    /// Results of steps that were cached for later builds.
+    pub steps: u64,
+    pub bytes: u64,
 }

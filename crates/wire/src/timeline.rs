@@ -58,14 +58,26 @@ pub struct RewindView {
 }
 
 fn number_or_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "`to` must be a checkpoint's number or name")]
-    enum Which {
-        Number(u64),
-        Name(String),
+    Ok(Which::deserialize(deserializer)?.into())
+}
+
+pub(crate) fn optional_number_or_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Which>::deserialize(deserializer)?.map(Into::into))
+}
+
+/// A checkpoint, as a request names it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a checkpoint's number or name is needed here")]
+enum Which {
+    Number(u64),
+    Name(String),
+}
+
+impl From<Which> for String {
+    fn from(which: Which) -> Self {
+        match which {
+            Which::Number(number) => number.to_string(),
+            Which::Name(name) => name,
+        }
     }
-    Ok(match Which::deserialize(deserializer)? {
-        Which::Number(number) => number.to_string(),
-        Which::Name(name) => name,
-    })
 }

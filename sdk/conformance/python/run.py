@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+import file_verbs  # noqa: F401
 from match import difference, look_up, resolve
 from verbs import VERBS, plain, settle
 

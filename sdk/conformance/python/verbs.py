@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
 import hashlib
 import inspect
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Awaitable, Callable, Dict, List
 
 import httpx
@@ -87,7 +84,6 @@ def simple(name: str, call: Callable[..., Any]) -> None:
 for own in [
     "exec",
     "run",
-    "run_code",
     "pause",
     "resume",
     "lifecycle",
@@ -280,6 +276,16 @@ async def callbacks(_: Any, sandbox: Any, cmd: str) -> Any:
     return {**heard, "exit_code": code}
 
 
+@verb("run_code")
+async def run_code(_: Any, sandbox: Any, heard: bool = False, **arguments: Any) -> Any:
+    told: Dict[str, str] = {"stdout": "", "stderr": ""}
+    if heard:
+        arguments["on_stdout"] = lambda text: told.update(stdout=told["stdout"] + text)
+        arguments["on_stderr"] = lambda text: told.update(stderr=told["stderr"] + text)
+    execution = await settle(sandbox.run_code(**arguments))
+    return {**_execution(execution), "heard": told}
+
+
 @verb("context.run")
 async def context_run(_: Any, context: Any, **arguments: Any) -> Any:
     return _execution(await settle(context.run_code(**arguments)))
@@ -299,73 +305,6 @@ def _execution(execution: Any) -> Any:
         "text": execution.text,
     }
     return {**data, "html": rich and rich.html, "json": rich and rich.json}
-
-
-@verb("files.write")
-async def write(_: Any, sandbox: Any, path: str, text: Any = None, **more: Any) -> Any:
-    content = base64.b64decode(more.pop("base64")) if text is None else text
-    return await settle(sandbox.filesystem.write(path, content, **more))
-
-
-@verb("files.read")
-async def read(_: Any, sandbox: Any, **arguments: Any) -> Any:
-    return {"base64": base64.b64encode(await settle(sandbox.files.read(**arguments))).decode()}
-
-
-@verb("files.read_text")
-async def read_text(_: Any, sandbox: Any, path: str) -> Any:
-    return {"text": await settle(sandbox.files.read_text(path))}
-
-
-@verb("files.exists")
-async def exists(_: Any, sandbox: Any, path: str) -> Any:
-    return {"exists": await settle(sandbox.files.exists(path))}
-
-
-def _digest(data: bytes) -> Any:
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-
-
-@verb("files.upload")
-async def upload(_: Any, sandbox: Any, path: str, bytes: int) -> Any:
-    data = hashlib.shake_256(b"conformance").digest(bytes)
-    with tempfile.TemporaryDirectory() as scratch:
-        local = Path(scratch) / "file"
-        local.write_bytes(data)
-        await settle(sandbox.files.upload(local, path))
-    return _digest(data)
-
-
-@verb("files.download")
-async def download(_: Any, sandbox: Any, path: str) -> Any:
-    with tempfile.TemporaryDirectory() as scratch:
-        local = Path(scratch) / "file"
-        try:
-            await settle(sandbox.files.download(path, local))
-        except Exception:
-            assert not list(Path(scratch).iterdir()), "half a file was left"
-            raise
-        return _digest(local.read_bytes())
-
-
-@verb("files.stream")
-async def stream_file(_: Any, sandbox: Any, path: str) -> Any:
-    return _digest(b"".join(await each(sandbox.files.stream(path))))
-
-
-@verb("files.walk")
-async def walk(_: Any, sandbox: Any, path: str) -> Any:
-    found = await each(sandbox.files.walk(path))
-    return [[top, [item.name for item in inner], [item.name for item in files]] for top, inner, files in found]
-
-
-@verb("files.watch")
-async def watch(_: Any, sandbox: Any, path: str, then: str) -> Any:
-    # Repeats the change, because the start of the watch is not reported.
-    job = await settle(sandbox.start(f"for i in $(seq 100); do rm -f {path}/*; {then}; sleep 0.2; done"))
-    change = await first(sandbox.files.watch(path), lambda change: change.kind == "created")
-    await settle(job.kill())
-    return {"path": change.path, "kind": change.kind}
 
 
 @verb("follow_events")
@@ -425,8 +364,8 @@ async def terminal(_: Any, sandbox: Any, lines: Any, resize: Any, more: Any, las
 
 
 @verb("snapshot")
-async def snapshot(_: Any, sandbox: Any) -> Any:
-    return {"id": await settle(sandbox.snapshot())}
+async def snapshot(_: Any, sandbox: Any, **given: Any) -> Any:
+    return {"id": await settle(sandbox.snapshot(**given))}
 
 
 simple("checkpoint", lambda sandbox, name: sandbox.checkpoint(name))

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { AuditLog, Client, Sandbox, SandboxPool, Volume } from "sandling";
@@ -12,6 +12,13 @@ import { AuditLog, Client, Sandbox, SandboxPool, Volume } from "sandling";
 import { camel } from "./match.mjs";
 
 const PORT_WITHIN_MS = 60_000;
+/** A directory to copy. */
+const TREE = {
+  "ü/deep.txt": "deep\n",
+  "run.sh": "#!/bin/sh\necho ran\n",
+  empty: "",
+  [`${"long".repeat(30)}/file`]: "1",
+};
 
 /** The arguments of a case with the names of this SDK. */
 function options(given) {
@@ -108,7 +115,7 @@ const ofTheServer = {
   "volume.clone": async (client, { name, copy }) => (await Volume.get(name, client)).clone(copy),
   "volume.snapshot": async (client, { name, copy }) => (await Volume.get(name, client)).snapshot(copy),
   "volume.delete": (client, { name }) => client.volumes.delete(name),
-  "secrets.set": (client, { name, value, hosts }) => client.secrets.set(name, value, { hosts }),
+  "secrets.set": (client, { name, value, ...options }) => client.secrets.set(name, value, options),
   "secrets.list": (client) => client.secrets.list(),
   "secrets.remove": (client, { name }) => client.secrets.remove(name),
   "pool.lend": async (client, { actor }) => {
@@ -133,7 +140,15 @@ const ofTheServer = {
 const ofCommands = {
   exec: (sandbox, { cmd, ...given }) => sandbox.exec(cmd, options(given)),
   run: (sandbox, { cmd, ...given }) => sandbox.run(cmd, options(given)),
-  run_code: (sandbox, { code, language, ...given }) => sandbox.runCode(code, language, options(given)),
+  run_code: async (sandbox, { code, language, heard, ...given }) => {
+    const told = { stdout: "", stderr: "" };
+    const listeners = heard && {
+      onStdout: (text) => (told.stdout += text),
+      onStderr: (text) => (told.stderr += text),
+    };
+    const wanted = { ...options(given), ...listeners };
+    return { ...execution(await sandbox.runCode(code, language, wanted)), heard: told };
+  },
   stream: (sandbox, { cmd, ...given }) => streamed(sandbox.stream(cmd, options(given))),
   callbacks: async (sandbox, { cmd }) => {
     const heard = { stdout: "", stderr: "" };
@@ -215,6 +230,32 @@ const ofFiles = {
       }
       return digest(await readFile(local));
     }),
+  "files.upload_tree": (sandbox, { path }) =>
+    inScratch(async (_, directory) => {
+      for (const [name, text] of Object.entries(TREE)) {
+        await mkdir(dirname(join(directory, name)), { recursive: true });
+        await writeFile(join(directory, name), text);
+      }
+      await chmod(join(directory, "run.sh"), 0o755);
+      await symlink("run.sh", join(directory, "link"));
+      await sandbox.files.upload(directory, path);
+    }),
+  "files.download_tree": (sandbox, { path }) =>
+    inScratch(async (local) => {
+      await sandbox.files.download(path, local);
+      const told = {};
+      const look = async (below) => {
+        for (const entry of await readdir(join(local, below), { withFileTypes: true })) {
+          const name = below ? `${below}/${entry.name}` : entry.name;
+          if (entry.isDirectory()) await look(name);
+          else if (entry.isSymbolicLink()) told[name] = `-> ${await readlink(join(local, name))}`;
+          else told[name] = await readFile(join(local, name), "utf8");
+        }
+      };
+      await look("");
+      assert((await stat(join(local, "run.sh"))).mode & 0o100);
+      return told;
+    }),
   "files.watch": async (sandbox, { path, then }) => {
     // Repeats the change, because the start of the watch is not reported.
     const job = await sandbox.start(`for i in $(seq 100); do rm -f ${path}/*; ${then}; sleep 0.2; done`);
@@ -260,7 +301,7 @@ const ofTheMachine = {
   fork_many: (sandbox, { count }) => sandbox.fork(count),
   fork_tree: (sandbox, given) => sandbox.forkTree(options(given)),
   promote: (sandbox, given) => sandbox.promote(options(given)),
-  snapshot: (sandbox) => sandbox.snapshot(),
+  snapshot: (sandbox, given) => sandbox.snapshot(given),
   timeline: (sandbox) => sandbox.timeline(),
   checkpoint: (sandbox, { name }) => sandbox.checkpoint(name),
   name_checkpoint: (sandbox, { checkpoint, name }) => sandbox.nameCheckpoint(checkpoint, name),

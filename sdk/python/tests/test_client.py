@@ -194,8 +194,8 @@ def test_forks_snapshots_and_sleep_as_the_contract_has_them(colour: Colour, serv
 
     async def work() -> None:
         parent = box(colour, server)
-        for metadata in (None, {"a": "b"}, None):
-            made = await settle(parent.fork(metadata=metadata))
+        for options in ({}, {"metadata": {"a": "b"}}, {"at": 0}):
+            made = await settle(parent.fork(**options))
             assert (made.id, made.metadata["fork_parent_id"], made.template) == ("c1", "box", "base")
         first, second = await settle(parent.fork(2, metadata={"a": "b"}))
         assert (first.id, second.id) == ("c1", "c2")
@@ -209,7 +209,7 @@ def test_forks_snapshots_and_sleep_as_the_contract_has_them(colour: Colour, serv
 
     colour.run(work)
     bodies = [request.body for request in server.requests]
-    assert bodies[:4] == [None, {"metadata": {"a": "b"}}, None, {"count": 2, "metadata": {"a": "b"}}]
+    assert bodies[:4] == [None, {"metadata": {"a": "b"}}, {"at": 0}, {"count": 2, "metadata": {"a": "b"}}]
     assert bodies[4] == {"cleanup_siblings": True}
 
 
@@ -318,7 +318,15 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
     async def work() -> Any:
         client = connect(colour, server)
         return await settle(
-            colour.Template.build("mine", packages=["ffmpeg"], memory_mb=512, on_log=heard.append, client=client)
+            colour.Template.build(
+                "mine",
+                packages=["ffmpeg"],
+                pip=["six==1.16.0"],
+                requirements="idna\n",
+                memory_mb=512,
+                on_log=heard.append,
+                client=client,
+            )
         )
 
     if last == "done":
@@ -327,7 +335,8 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
         with pytest.raises(TemplateBuildError, match="no such package"):
             colour.run(work)
     assert heard == ["  indented", "second"]
-    assert server.requests[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+    python = {"pip": ["six==1.16.0"], "requirements": "idna\n"}
+    assert server.requests[0].body == {"name": "mine", "packages": ["ffmpeg"], **python, "memory_mb": 512}
 
 
 def test_a_lost_log_does_not_end_a_build(colour: Colour, server: FakeServer) -> None:

@@ -14,7 +14,7 @@ from sandling._sse import EventDecoder, ServerEvent
 from sandling.agents import WHY
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
-from sandling.options import VolumeMount, create_body, exec_body, one_timeout
+from sandling.options import DEFAULT_TEMPLATE, VolumeMount, create_body, exec_body, one_timeout
 from sandling.toolkit import chosen
 from sandling.tools import dialogues, patience
 
@@ -116,6 +116,9 @@ def test_what_is_not_given_is_not_sent() -> None:
         "ttl_seconds": 5,
     }
     volumes = [VolumeMount("a", "/a"), {"name": "b", "readOnly": True}]
+    assert create_body(DEFAULT_TEMPLATE, {"image": "python:3.12-slim"}) == {"image": "python:3.12-slim"}
+    with pytest.raises(TypeError, match="a template or an image"):
+        create_body("base", {"image": "python:3.12-slim"})
     assert create_body("base", {"volumes": volumes})["volumes"] == [
         {"name": "a", "read_only": False, "mount": "/a"},
         {"name": "b", "read_only": True},

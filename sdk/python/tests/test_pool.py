@@ -195,6 +195,7 @@ def test_a_run_is_reported_advised_and_recorded(colour: Colour, server: FakeServ
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(record["actor"], record["outcome"]) for record in records] == [("ada", "ok"), (None, "timeout")]
     how = {"language": "python", "timeout_seconds": 5, "memory_mb": 256, "output_limit": None}
+    how.update(cpu_seconds=None, disk_limit_mb=None)
     whose = {"env": ["KEY"], "user": "user", "allowed_imports": ["math"]}
     assert records[0]["input"] == {"code": code, **how, **whose}
     assert "secret" not in log.read_text()

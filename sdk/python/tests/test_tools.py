@@ -108,6 +108,34 @@ def test_commands_do_not_wait_for_cells(colour: Colour, server: FakeServer) -> N
     assert all("exit code: 0" in text for text in colour.run(work)) and all(in_time)
 
 
+def test_code_keeps_its_variables_unless_it_is_fresh(colour: Colour, server: FakeServer) -> None:
+    ran = {"exit_code": 0, "stdout": "", "stderr": "", "results": [{"text/plain": "2"}]}
+    events = f'event: stdout\ndata: {{"chunk": ""}}\n\nevent: result\ndata: {json.dumps(ran)}\n\n'.encode()
+    server.answers["POST", f"{HERE}/run-code/stream"] = Answer(200, events, {"content-type": "text/event-stream"})
+    server.answers["POST", f"{HERE}/exec"] = Answer(200, {"exit_code": 3, "stdout": "", "stderr": "why\n"})
+
+    async def work() -> Tuple[Any, Any, Any]:
+        sandbox = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+        kept = await settle(sandbox.run_code("1 + 1", timeout_seconds=5, env={"A": "b"}))
+        fresh = await settle(sandbox.run_code("1 + 1", fresh=True, cwd="/usr"))
+        shell = await settle(sandbox.run_code("exit 3", "bash"))
+        for option in ({"cwd": "/"}, {"user": "user"}, {"stdin": "x"}, {"id": "x"}, {"on_limit": "kill"}):
+            with pytest.raises(TypeError, match="only with fresh=True"):
+                await settle(sandbox.run_code("1", **option))
+        return kept, fresh, shell
+
+    kept, fresh, shell = colour.run(work)
+    assert kept.text == "2" and kept.ok
+    assert (fresh.exit_code, fresh.error, fresh.status, shell.exit_code) == (3, "why", "error", 3)
+    sent = [(request.path.removeprefix(f"{HERE}/"), request.body) for request in server.requests]
+    assert sent[0] == (
+        "run-code/stream",
+        {"code": "1 + 1", "language": "python", "timeout_seconds": 5, "env": {"A": "b"}},
+    )
+    assert sent[1][0] == "exec" and sent[1][1]["cwd"] == "/usr"
+    assert sent[2][0] == "exec" and sent[2][1]["language"] == "bash"
+
+
 def nested(levels: int) -> Any:
     value: Any = []
     for _ in range(levels):

@@ -18,6 +18,8 @@ import { Transport } from "./transport.js";
 
 /** Creating a machine may take longer than other requests. */
 const CREATE_WITHIN_MS = 300_000;
+/** A create from an image may pull it first. */
+const IMAGE_WITHIN_MS = 1_800_000;
 const LOST_ATTEMPTS = 3;
 
 /** A create that was refused and will be retried. */
@@ -114,11 +116,12 @@ export class Client {
    * still creates only one machine.
    */
   async make(path: string, body: Wire | undefined, how: { keyed: boolean; signal?: AbortSignal }): Promise<unknown> {
+    const timeoutMs = body?.["image"] === undefined ? CREATE_WITHIN_MS : IMAGE_WITHIN_MS;
     const headers: Record<string, string> = how.keyed ? { "idempotency-key": randomUUID() } : {};
     const started = Date.now();
     for (let attempt = 0, lost = 0; ;) {
       try {
-        return await this.transport.request("POST", path, { body, headers, timeoutMs: CREATE_WITHIN_MS });
+        return await this.transport.request("POST", path, { body, headers, timeoutMs });
       } catch (error) {
         if (!(error instanceof SandlingError)) throw error;
         if (error instanceof ConnectionError) {

@@ -1,9 +1,10 @@
 /** Contexts: live interpreters whose variables last from cell to cell. */
 
+import { execution } from "./cells.js";
 import { NotFoundError } from "./errors.js";
 import { patience } from "./exec.js";
-import { type Execution, Result } from "./models.js";
-import { fromWire, toWire } from "./naming.js";
+import type { Execution } from "./models.js";
+import { toWire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
 import type { Sandbox } from "./sandbox.js";
 
@@ -100,17 +101,4 @@ export class Contexts {
     const { id, language } = data as { id: string; language: string };
     return new CodeContext(this.#requests, id, language, this.#sandbox);
   }
-}
-
-function execution(data: unknown): Execution {
-  const told = fromWire<Omit<Execution, "results"> & { results: Record<string, string>[] }>(data);
-  const results = told.results.map((bundle) => new Result(bundle));
-  return {
-    ...told,
-    results,
-    error: told.error || null,
-    ok: told.exitCode === 0,
-    text: results.find((result) => result.text !== undefined)?.text,
-    png: results.find((result) => result.png !== undefined)?.png,
-  };
 }

@@ -16,6 +16,10 @@ export interface ExecutionConfig {
   memoryMb?: number;
   /** The output limit in bytes. */
   outputLimit?: number;
+  /** Seconds of CPU time. */
+  cpuSeconds?: number;
+  /** How much the code may write to the disk. */
+  diskLimitMb?: number;
   env?: Record<string, string>;
   /** A name or a number; root by default. */
   user?: string;
@@ -32,7 +36,7 @@ export interface RunReport {
   stderr: string;
   /** `undefined` if it reached its timeout. */
   exitCode: number | null;
-  /** `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`. */
+  /** `exited`, `signalled`, `timeout`, `out_of_memory`, `output_limit`, `cpu_limit` or `disk_limit`. */
   reason: string;
   durationMs: number;
   sandboxId: string;
@@ -60,7 +64,7 @@ export interface PoolStatus {
 export function configRecord(config: ExecutionConfig): Wire {
   const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env = {}, allowedImports } = config;
   const welcome = allowedImports ? [...allowedImports].sort() : null;
-  const others = { memoryMb: null, outputLimit: null, user: null, ...config };
+  const others = { memoryMb: null, outputLimit: null, cpuSeconds: null, diskLimitMb: null, user: null, ...config };
   return toWire({ ...others, language, timeoutSeconds, env: Object.keys(env).sort(), allowedImports: welcome });
 }
 

@@ -2,14 +2,15 @@
 
 import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { rename, rm, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 
-import { NotFoundError, ServerError } from "./errors.js";
+import { BadRequestError, NotFoundError, ServerError } from "./errors.js";
 import type { FileChange, FileInfo } from "./models.js";
 import { fromWire, toWire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
+import { pack, unpack } from "./tar.js";
 import type { Content } from "./transport.js";
 
 export interface WriteOptions {
@@ -79,13 +80,33 @@ export class Filesystem {
     return this.write(path, content, { append: true });
   }
 
-  /** Copies a local file of any size into the sandbox. */
-  upload(localPath: string, remotePath: string, options: WriteOptions = {}): Promise<Written> {
+  /**
+   * Copies a local file of any size, or the contents of a directory, into the sandbox. A directory is copied with its
+   * links and permissions; files that are already there stay or are replaced.
+   */
+  async upload(localPath: string, remotePath: string, options: WriteOptions = {}): Promise<Written> {
+    if ((await stat(localPath)).isDirectory()) {
+      const headers = { "content-type": "application/x-tar" };
+      const how = { content: pack(localPath), query: { path: remotePath }, headers, timeoutMs: null };
+      return (await this.#requests.request("PUT", "/fs/tar", how)) as Written;
+    }
     return this.write(remotePath, blocksOf(localPath), options);
   }
 
-  /** Copies a file of any size out of the sandbox. An existing local file is replaced when the copy is complete. */
+  /**
+   * Copies a file of any size, or the contents of a directory, out of the sandbox. An existing local file is replaced
+   * when the copy is complete.
+   */
   async download(remotePath: string, localPath: string): Promise<void> {
+    try {
+      await this.#downloadFile(remotePath, localPath);
+    } catch (error) {
+      if (!(error instanceof BadRequestError) || error.code !== "is_a_directory") throw error;
+      await unpack(this.#requests.stream("GET", "/fs/tar", { query: { path: remotePath } }), localPath);
+    }
+  }
+
+  async #downloadFile(remotePath: string, localPath: string): Promise<void> {
     const unfinished = `${localPath}.${randomUUID()}.part`;
     try {
       await pipeline(Readable.from(this.stream(remotePath)), createWriteStream(unfinished));

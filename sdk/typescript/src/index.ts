@@ -22,10 +22,18 @@ export { NetworkDefaults, SandboxNetwork } from "./network.js";
 export type { GrantedSecret, Network, NetworkDefault, NetworkEvent, NetworkLimits, NetworkMode } from "./network.js";
 export type { NetworkDefaultOptions, NetworkOptions, NetworkPolicy, NetworkSource } from "./network.js";
 export type { NetworkUsage } from "./network.js";
-export type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, VolumeMount } from "./options.js";
+export type {
+  CreateOptions,
+  ExecOptions,
+  ForkOptions,
+  Listeners,
+  OnVolumes,
+  RunCodeOptions,
+  VolumeMount,
+} from "./options.js";
 export { type AcquireOptions, Lease, type PoolOptions, SandboxPool } from "./pool.js";
 export { type DiffOptions, type Moment, Sandbox } from "./sandbox.js";
-export { SandboxSecrets, Secret, type SecretInfo, Secrets } from "./secrets.js";
+export { SandboxSecrets, Secret, type SecretInfo, type SecretOptions, Secrets } from "./secrets.js";
 export { type BuildOptions, Template, Templates } from "./templates.js";
 export { Terminal, type TerminalOptions } from "./terminal.js";
 export { VERSION } from "./version.js";

@@ -12,6 +12,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, closeSync, constants, mkdirSync, openSync, readFileSync } from "node:fs";
 import { renameSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -79,7 +80,10 @@ export async function stopLocalServer(): Promise<boolean> {
 
 /** Holds the lock during `work`. Node has no flock(2), but the program flock(1) holds a lock while it runs. */
 async function locked<T>(directory: string, work: () => Promise<T>): Promise<T> {
-  const script = ["-x", join(directory, "local-server.lock"), "sh", "-c", "echo; exec cat"];
+  const path = join(directory, "local-server.lock");
+  // flock(1) would create it with the permissions of the umask.
+  closeSync(openSync(path, "a", 0o600));
+  const script = ["-x", path, "sh", "-c", "echo; exec cat"];
   const holder = spawn("flock", script, { stdio: ["pipe", "pipe", "ignore"] });
   const ended = once(holder, "exit");
   // If this process dies, the pipe closes, flock(1) exits and the lock is free.
@@ -153,7 +157,7 @@ async function start(directory: string): Promise<string> {
   const program = binary();
   const log = join(directory, "local-server.log");
   const { SANDLING_TOKEN: _, ...environment } = process.env;
-  const output = openSync(log, "w");
+  const output = openSync(log, "w", 0o600);
   const server = spawn(program, ["serve", "--listen", "127.0.0.1:0"], {
     stdio: ["ignore", output, output],
     env: { ...environment, SANDLING_HOME: directory },
@@ -166,7 +170,7 @@ async function start(directory: string): Promise<string> {
   const url = await address(server, log);
   const state: State = { url, pid: server.pid ?? 0, born: born(server.pid ?? 0) ?? "" };
   const unfinished = join(directory, `local-server.json.${process.pid}`);
-  writeFileSync(unfinished, JSON.stringify(state));
+  writeFileSync(unfinished, JSON.stringify(state), { mode: 0o600 });
   renameSync(unfinished, join(directory, "local-server.json"));
   return url;
 }
@@ -190,7 +194,8 @@ function binary(): string {
   const named = process.env["SANDLING_BINARY"];
   // Also next to this Node, so that its environment need not be activated.
   const directories = [...(process.env["PATH"] ?? "").split(delimiter).filter(Boolean), dirname(process.execPath)];
-  const candidates = named ? [resolve(named)] : directories.map((directory) => resolve(directory, "sandling"));
+  const installed = [...directories.map((directory) => resolve(directory, "sandling")), ...packaged()];
+  const candidates = named ? [resolve(named)] : installed;
   const found = candidates.find(isExecutable);
   if (found) return found;
   if (named) throw new ConfigError(`SANDLING_BINARY names ${named}, which is not an executable file`);
@@ -198,6 +203,15 @@ function binary(): string {
     "there is no server: set SANDLING_API to one, put `sandling` on the PATH or beside this Node so that one can be " +
       "started, or name it in SANDLING_BINARY",
   );
+}
+
+/** The binary that npm installs with this package where it fits. */
+function packaged(): string[] {
+  try {
+    return [createRequire(import.meta.url).resolve("sandling-linux-x64/bin/sandling")];
+  } catch {
+    return [];
+  }
 }
 
 function isExecutable(path: string): boolean {

@@ -8,7 +8,7 @@ export interface ExecResult {
   /** As in a shell: the exit code, or 128 + the number of the signal. */
   exitCode: number;
   signal: number | null;
-  reason: "exited" | "signalled" | "timeout" | "out_of_memory" | "output_limit";
+  reason: "exited" | "signalled" | "timeout" | "out_of_memory" | "output_limit" | "cpu_limit" | "disk_limit";
   durationMs: number;
   /** Bytes of output that are missing in `stdout` and `stderr`. */
   droppedBytes: number;
@@ -57,9 +57,9 @@ export interface Execution {
   stderr: string;
   /** The formatted traceback, or why the interpreter ended. */
   error: string | null;
-  /** 0 if the cell succeeded, otherwise 1. */
+  /** 0 if the cell succeeded, otherwise 1. For a script, its exit code. */
   exitCode: number;
-  status: "ok" | "error" | "interrupted" | "out_of_memory" | "output_limit" | "died";
+  status: "ok" | "error" | "interrupted" | "out_of_memory" | "output_limit" | "cpu_limit" | "disk_limit" | "died";
   durationMs: number;
   executionCount: number;
   /** Whether the interpreter ended. The context then has a new one, without variables. */
@@ -289,6 +289,8 @@ export interface TemplateInfo {
 /** The data of a sandbox. */
 export interface SandboxInfo {
   id: string;
+  /** Unique in its workspace; `Sandbox.get` takes it, too. */
+  name?: string;
   template: string;
   cpu: number;
   memoryMb: number;

@@ -11,6 +11,8 @@ export type OnVolumes = "detach" | "read_only" | "clone";
 
 /** Options of copies of a sandbox. */
 export interface ForkOptions {
+  /** The number or name of a checkpoint. The copies start there, and the sandbox itself does not change. */
+  at?: number | string;
   metadata?: Record<string, string>;
   /** Required if the sandbox has volumes. */
   volumes?: OnVolumes;
@@ -28,6 +30,10 @@ export interface VolumeMount {
 /** Options of a new sandbox. Missing ones come from the template and the server. */
 export interface CreateOptions {
   template?: string;
+  /** An OCI image instead of a template, such as `python:3.12-slim`. The first create from it pulls the image. */
+  image?: string;
+  /** A name that is unique in the workspace. */
+  name?: string;
   cpu?: number;
   memoryMb?: number;
   diskMb?: number;
@@ -44,6 +50,7 @@ export interface CreateOptions {
   idleSeconds?: number;
   /** It has no TTL, and `close` does not end it. */
   persistent?: boolean;
+  /** The ID or the name of a snapshot. */
   fromSnapshot?: string;
   /** `every-exec` makes a checkpoint before each command, cell and change of files; see `rewind`. */
   checkpoints?: "every-exec" | "never";
@@ -70,8 +77,20 @@ export interface ExecOptions {
   id?: string;
   /** The output limit in bytes. */
   outputLimit?: number;
+  /** Seconds of CPU time that the sandbox may use while the command runs. */
+  cpuSeconds?: number;
+  /** How much more of its disk the sandbox may use while the command runs. */
+  diskLimitMb?: number;
   /** At the limit: `kill` the command, or `keep_tail`, which drops the oldest output. */
   onLimit?: "kill" | "keep_tail";
+}
+
+/** Options of `runCode`. `cwd`, `user`, `stdin`, `id`, `onLimit`, `cpuSeconds` and `diskLimitMb` need `fresh`. */
+export interface RunCodeOptions extends ExecOptions, Listeners {
+  /** `python` (the default), `node` or `bash`. */
+  language?: string;
+  /** Run the code as a script in a new process, without the variables of earlier calls. */
+  fresh?: boolean;
 }
 
 /** Is called with output while the command runs. */
@@ -82,7 +101,11 @@ export interface Listeners {
 
 export function createBody(options: CreateOptions): Wire {
   const { signal: _, volumes, template, network, ...rest } = options;
-  const body = toWire({ template: template ?? DEFAULT_TEMPLATE, ...rest });
+  if (template !== undefined && rest.image !== undefined) {
+    throw new TypeError(`a sandbox comes from a template or an image, not from both: ${template}, ${rest.image}`);
+  }
+  const source = rest.image === undefined ? { template: template ?? DEFAULT_TEMPLATE } : {};
+  const body = toWire({ ...source, ...rest });
   if (volumes) body["volumes"] = volumes.map((volume) => toWire({ readOnly: false, ...volume }));
   if (network) body["network"] = networkBody(network);
   return body;
@@ -98,7 +121,26 @@ export function codeBody(code: string, language: string, options: ExecOptions): 
   return { code, language, ...runOptions(options) };
 }
 
+/** Options that only a process of its own can have. */
+const OF_A_SCRIPT = ["cwd", "user", "stdin", "id", "onLimit", "cpuSeconds", "diskLimitMb"] as const;
+const SHELLS = ["bash", "shell", "sh"];
+
+/** Whether code runs in a process of its own. A shell has no live interpreter. */
+export function isScript(language: string, fresh = false): boolean {
+  return fresh || SHELLS.includes(language);
+}
+
+/** Code for the default interpreter, which keeps its variables. */
+export function liveCodeBody(code: string, language: string, options: ExecOptions): Wire {
+  const wrong = OF_A_SCRIPT.find((name) => options[name] !== undefined);
+  if (wrong) {
+    const why = "because code that keeps its variables runs in an interpreter that is already there";
+    throw new TypeError(`runCode takes ${wrong} only with { fresh: true }, ${why}`);
+  }
+  return codeBody(code, language, options);
+}
+
 function runOptions(options: ExecOptions): Wire {
-  const { timeoutSeconds, cwd, env, user, stdin, id, outputLimit, onLimit } = options;
-  return toWire({ timeoutSeconds, cwd, env, user, stdin, id, outputLimit, onLimit });
+  const { timeoutSeconds, cwd, env, user, stdin, id, outputLimit, onLimit, cpuSeconds, diskLimitMb } = options;
+  return toWire({ timeoutSeconds, cwd, env, user, stdin, id, outputLimit, onLimit, cpuSeconds, diskLimitMb });
 }

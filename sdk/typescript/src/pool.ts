@@ -303,11 +303,19 @@ export class Lease {
 }
 
 async function execute(sandbox: Sandbox, code: string, config: ExecutionConfig): Promise<RunReport> {
-  const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env, user, outputLimit } = config;
+  const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env, user } = config;
+  const { outputLimit, cpuSeconds, diskLimitMb } = config;
   const about = { sandboxId: sandbox.id, advice: advice(code, config) };
   const started = Date.now();
   try {
-    const result = await sandbox.runCode(code, language, { timeoutSeconds, env, user, outputLimit });
+    const result = await sandbox.runScript(code, language, {
+      timeoutSeconds,
+      env,
+      user,
+      outputLimit,
+      cpuSeconds,
+      diskLimitMb,
+    });
     const { stdout, stderr, exitCode, reason, durationMs, ok } = result;
     return { stdout, stderr, exitCode, reason, durationMs, ok, timedOut: false, ...about };
   } catch (error) {

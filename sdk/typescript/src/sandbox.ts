@@ -1,5 +1,6 @@
 /** A sandbox: one virtual machine. */
 
+import { runLive, scriptExecution } from "./cells.js";
 import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
 import { CodeContext, Contexts } from "./contexts.js";
@@ -7,12 +8,12 @@ import { CommandFailed, NotFoundError } from "./errors.js";
 import { Commands, type Exec, ExecStream, run } from "./exec.js";
 import { type Candidate, explore, type ExploreOptions, type ExploreResult } from "./explore.js";
 import { Filesystem } from "./filesystem.js";
-import type { Event, ExecResult, GuestMetrics, Lifecycle, Metrics, Preview, Promotion } from "./models.js";
+import type { Event, ExecResult, Execution, GuestMetrics, Lifecycle, Metrics, Preview, Promotion } from "./models.js";
 import type { Checkpoint, Diff, FileDiff, SandboxInfo, SnapshotInfo, Timeline } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import { SandboxNetwork } from "./network.js";
-import { codeBody, createBody, execBody } from "./options.js";
-import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes } from "./options.js";
+import { codeBody, createBody, execBody, isScript, liveCodeBody } from "./options.js";
+import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, RunCodeOptions } from "./options.js";
 import { SandboxRequests } from "./requests.js";
 import { SandboxSecrets } from "./secrets.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
@@ -69,7 +70,7 @@ export class Sandbox {
     return Sandbox.#of(await client.make("/v1/sandboxes", createBody(wanted), how), client);
   }
 
-  /** An existing sandbox, by its ID. */
+  /** An existing sandbox, by its ID or name. */
   static async get(id: string, client: Client = getDefaultClient()): Promise<Sandbox> {
     return Sandbox.#of(await client.transport.request("GET", `/v1/sandboxes/${encodeURIComponent(id)}`), client);
   }
@@ -101,6 +102,10 @@ export class Sandbox {
   }
   get id(): string {
     return this.#info.id;
+  }
+  /** Its name, if it has one. */
+  get name(): string | undefined {
+    return this.#info.name;
   }
   get template(): string {
     return this.#info.template;
@@ -137,10 +142,24 @@ export class Sandbox {
   }
 
   /**
-   * Runs a script in `python`, `node` or `bash`, with a pre-warmed interpreter. Each call has its own interpreter. To
-   * keep variables and get rich results, use `contexts`.
+   * Runs code in `python` or `node`. Variables last from call to call, and a fork has them too. The value of the last
+   * expression is a result, and so are plots and tables. An exception is in `error`. Calls wait for each other. For more
+   * than one interpreter, use `contexts`. With `fresh`, and always in `bash`, the code runs as a script in a new process,
+   * without the variables.
    */
-  runCode(code: string, language = "python", options: ExecOptions & Listeners = {}): Promise<ExecResult> {
+  async runCode(
+    code: string,
+    language: string | RunCodeOptions = {},
+    options: RunCodeOptions = {},
+  ): Promise<Execution> {
+    const wanted = typeof language === "string" ? { ...options, language } : { ...options, ...language };
+    const { language: name = "python", fresh } = wanted;
+    if (isScript(name, fresh)) return scriptExecution(await this.runScript(code, name, wanted));
+    return runLive(this.#requests, liveCodeBody(code, name, wanted), wanted);
+  }
+
+  /** Runs code as a script in a new process, and says how the process ended. */
+  runScript(code: string, language: string, options: ExecOptions & Listeners = {}): Promise<ExecResult> {
     return run(this.#requests, codeBody(code, language, options), options);
   }
 
@@ -242,8 +261,9 @@ export class Sandbox {
   }
 
   /** Saves memory, disk and devices; the sandbox keeps running. Pass the ID to `create({ fromSnapshot })`. */
-  async snapshot(options: { volumes?: OnVolumes } = {}): Promise<SnapshotInfo> {
-    const body = options.volumes ? { volumes: options.volumes } : undefined;
+  async snapshot(options: { name?: string; volumes?: OnVolumes } = {}): Promise<SnapshotInfo> {
+    const wanted = toWire(options);
+    const body = Object.keys(wanted).length ? wanted : undefined;
     return fromWire(await this.#requests.request("POST", "/snapshots", { body, timeoutMs: MACHINE_WITHIN_MS }));
   }
 

@@ -8,12 +8,25 @@ import { Turns } from "./turns.js";
 
 /**
  * A secret of the workspace, without its value, which no request returns. A sandbox with the secret has a placeholder
- * in a variable of the same name. The gateway puts the value into HTTPS requests to `hosts`, and to no other host.
+ * in a variable of the same name. The gateway puts the value into HTTPS requests to `hosts`, at `placements`, and
+ * nowhere else.
  */
 export interface SecretInfo {
   name: string;
   hosts: string[];
+  placements: string[];
   createdAt: string;
+}
+
+/** Where the gateway may use a secret. */
+export interface SecretOptions {
+  /** Names and `*.name` whose requests may carry it. */
+  hosts: string | readonly string[];
+  /**
+   * Where in a request: `header NAME`, `header NAME: PREFIX`, `query KEY` or `basic`. The default is
+   * `header Authorization: Bearer`. The gateway refuses the placeholder anywhere else.
+   */
+  placements?: string | readonly string[];
 }
 
 /** Secrets of the default client, or of a given one. */
@@ -22,7 +35,7 @@ export const Secret = {
   set: (
     name: string,
     value: string,
-    options: { hosts: string | readonly string[] },
+    options: SecretOptions,
     client: Client = getDefaultClient(),
   ): Promise<SecretInfo> => client.secrets.set(name, value, options),
 
@@ -40,11 +53,11 @@ export class Secrets {
     this.#transport = transport;
   }
 
-  /** Stores or replaces a secret. `hosts` are names and `*.name` whose requests may carry it. */
-  async set(name: string, value: string, options: { hosts: string | readonly string[] }): Promise<SecretInfo> {
-    const hosts = typeof options.hosts === "string" ? [options.hosts] : options.hosts;
-    const path = `/v1/secrets/${encodeURIComponent(name)}`;
-    return fromWire(await this.#transport.request("PUT", path, { body: { value, hosts } }));
+  /** Stores or replaces a secret. Sandboxes that have it use the new value at once. */
+  async set(name: string, value: string, options: SecretOptions): Promise<SecretInfo> {
+    const list = (items?: string | readonly string[]) => (typeof items === "string" ? [items] : items);
+    const body = { value, hosts: list(options.hosts), placements: list(options.placements) };
+    return fromWire(await this.#transport.request("PUT", `/v1/secrets/${encodeURIComponent(name)}`, { body }));
   }
 
   async list(): Promise<SecretInfo[]> {

@@ -15,6 +15,10 @@ export interface BuildOptions {
   packages?: string[];
   /** Packages from npm, `name` or `name@version`. Their install scripts do not run. */
   npm?: string[];
+  /** Packages from PyPI, optionally with versions, like `six==1.16.0`. */
+  pip?: string[];
+  /** The text of a requirements file, not its path. */
+  requirements?: string;
   /** A built-in template to start from; `base` by default. */
   base?: string;
   cpu?: number;

@@ -395,10 +395,12 @@ test("a template is built, and its log is heard", async () => {
   await against(building({ status: "done" }), async (client, sent) => {
     const heard = [];
     const onLog = (line) => heard.push(line);
-    const made = await sandling.Template.build("mine", { packages: ["ffmpeg"], memoryMb: 512, onLog }, client);
+    const wanted = { packages: ["ffmpeg"], pip: ["six==1.16.0"], requirements: "idna\n", memoryMb: 512 };
+    const made = await sandling.Template.build("mine", { ...wanted, onLog }, client);
     assert.deepEqual([made.name, made.memoryMb], ["mine", 512]);
     assert.deepEqual(heard, ["  indented", "second"]);
-    assert.deepEqual(sent()[0].body, { name: "mine", packages: ["ffmpeg"], memory_mb: 512 });
+    const { memoryMb: memory_mb, ...packages } = wanted;
+    assert.deepEqual(sent()[0].body, { name: "mine", ...packages, memory_mb });
     assert.equal((await client.templates.waitForBuild("b")).status, "done");
   });
 });

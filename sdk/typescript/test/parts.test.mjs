@@ -73,6 +73,8 @@ test("what is not given is not sent", () => {
     { name: "a", mount: "/a" },
     { name: "b", readOnly: true },
   ];
+  assert.deepEqual(createBody({ image: "python:3.12-slim" }), { image: "python:3.12-slim" });
+  assert.throws(() => createBody({ template: "base", image: "python:3.12-slim" }), /a template or an image/);
   assert.deepEqual(createBody({ volumes }).volumes, [
     { read_only: false, name: "a", mount: "/a" },
     { read_only: true, name: "b" },

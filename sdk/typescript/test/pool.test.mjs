@@ -168,7 +168,14 @@ test("a run is reported, advised and recorded", async () => {
       [null, "ok"],
     ],
   );
-  const how = { language: "python", timeout_seconds: 5, memory_mb: 256, output_limit: null };
+  const how = {
+    language: "python",
+    timeout_seconds: 5,
+    memory_mb: 256,
+    output_limit: null,
+    cpu_seconds: null,
+    disk_limit_mb: null,
+  };
   assert.deepEqual(records[0].input, { code, ...how, env: ["KEY"], user: "user", allowed_imports: ["math"] });
   assert(!text.includes("secret") && records[0].output.stdout === "hi\n");
   assert.notEqual(records[0].sandbox_id, records[1].sandbox_id);

@@ -1,4 +1,4 @@
-"""Requests as no client sends them, for what must hold whoever asks."""
+"""Requests that no client sends, for rules that hold for every caller."""
 
 import http.client
 import json

@@ -20,9 +20,14 @@ def make(name=None, **quota):
     return answer.json()["token"]
 
 
+LIMITS = (
+    "sandboxes", "cpu", "memory_mb", "disk_mb", "creates_per_minute", "requests_per_second", "open_requests",
+)
+
+
 def limit(name, **quota):
-    """Sets a workspace's limits; without any, it has none."""
-    expect(200, call("PUT", f"/v1/workspaces/{name}/quota", body=quota))
+    """Sets a workspace's limits, and removes all others."""
+    expect(200, call("PUT", f"/v1/workspaces/{name}/quota", body=dict.fromkeys(LIMITS) | quota))
 
 
 def sandboxes_of(token):

@@ -91,7 +91,7 @@ impl Engine {
     pub(crate) async fn run(&self, job: &Job<'_>, task: &str) -> Outcome {
         let mut spent = Spent::new();
         let about = json!({ "task": task, "engine": self.kind.name(), "model": self.endpoint.model,
-            "sandbox": job.toolbox.sandbox() });
+            "sandbox": job.toolbox.sandbox(), "budget": job.budget.limits() });
         job.transcript.write("start", about);
         let output = Mutex::new(Output::new(self.kind.reader(), job));
         let (ended, exit_code) = self.work(job, task, &spent, &output).await;

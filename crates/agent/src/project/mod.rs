@@ -9,6 +9,7 @@ mod error;
 mod transfer;
 mod tree;
 
-pub use diff::{Change, Diff};
+pub use diff::{BY_PRODUCTS, Change, Diff};
 pub use error::{Conflict, ProjectError};
 pub use transfer::Project;
+pub use tree::{Node, ProjectTree};

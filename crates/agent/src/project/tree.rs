@@ -50,10 +50,19 @@ pub struct ProjectTree(pub BTreeMap<String, Node>);
 impl ProjectTree {
     /// Reads a directory, without `.git` and what `.gitignore` names.
     pub fn read(root: &Path) -> Result<Self, ProjectError> {
+        Self::read_within(root, MAX_BYTES, MAX_FILES, false)
+    }
+
+    /// The same without hidden files, which may be private. Fails if there are more bytes or files than this.
+    pub fn read_visible(root: &Path, max_bytes: u64, max_files: usize) -> Result<Self, ProjectError> {
+        Self::read_within(root, max_bytes, max_files, true)
+    }
+
+    fn read_within(root: &Path, max_bytes: u64, max_files: usize, skip_hidden: bool) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         let mut size = 0;
         let walk = WalkBuilder::new(root)
-            .hidden(false)
+            .hidden(skip_hidden)
             .ignore(false)
             .require_git(false)
             .git_global(false)
@@ -67,7 +76,12 @@ impl ProjectTree {
             let path = entry.path();
             // Check the size before reading, because the file may be larger than the memory.
             size += entry.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 });
-            fits(size)?;
+            if size > max_bytes {
+                return Err(ProjectError::TooLarge { mib: max_bytes >> 20 });
+            }
+            if tree.0.len() >= max_files {
+                return Err(ProjectError::TooMany { most: max_files });
+            }
             let node = Node::at(path).map_err(|error| match error.kind() {
                 io::ErrorKind::InvalidData => ProjectError::NotText(path.to_owned()),
                 _ => ProjectError::Read { path: path.to_owned(), source: error.into() },
@@ -80,6 +94,11 @@ impl ProjectTree {
             tree.add(name, node)?;
         }
         Ok(tree)
+    }
+
+    /// The files that are not the same in the other tree.
+    pub fn changed_since(self, before: &Self) -> Self {
+        Self(self.0.into_iter().filter(|(name, node)| before.0.get(name) != Some(node)).collect())
     }
 
     pub fn to_archive(&self) -> io::Result<Vec<u8>> {
@@ -107,13 +126,13 @@ impl ProjectTree {
     /// Reads a sandbox's archive. Skips paths that lead out of the project.
     pub fn of_archive(archive: impl Read) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
-        let mut size = 0;
+        let mut size: u64 = 0;
         for entry in tar::Archive::new(archive).entries().map_err(ProjectError::Unpacking)? {
             let mut entry = entry.map_err(ProjectError::Unpacking)?;
             let Some(name) = entry.path().ok().and_then(|path| plain(&path)) else { continue };
             let node = match entry.header().entry_type() {
                 tar::EntryType::Regular | tar::EntryType::Continuous => {
-                    size += entry.size();
+                    size = size.saturating_add(entry.size());
                     fits(size)?;
                     let executable = entry.header().mode().unwrap_or_default() & 0o100 != 0;
                     let mut bytes = Vec::new();
@@ -202,6 +221,23 @@ mod tests {
     }
 
     #[test]
+    fn a_small_directory_is_read_without_hidden_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [".secret", "a", "b"] {
+            fs::write(dir.path().join(name), name.repeat(100)).unwrap();
+        }
+        fs::create_dir(dir.path().join(".ssh")).unwrap();
+        fs::write(dir.path().join(".ssh/key"), "k").unwrap();
+        let tree = ProjectTree::read_visible(dir.path(), 1000, 10).unwrap();
+        assert_eq!(tree.0.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(matches!(ProjectTree::read_visible(dir.path(), 150, 10), Err(ProjectError::TooLarge { .. })));
+        assert!(matches!(ProjectTree::read_visible(dir.path(), 1000, 1), Err(ProjectError::TooMany { most: 1 })));
+        fs::write(dir.path().join("a"), "new").unwrap();
+        let changed = ProjectTree::read(dir.path()).unwrap().changed_since(&tree);
+        assert_eq!(changed.0.keys().collect::<Vec<_>>(), [".secret", ".ssh/key", "a"]);
+    }
+
+    #[test]
     fn paths_out_of_the_project_are_skipped() {
         assert_eq!(plain(Path::new("./a/./b")).as_deref(), Some("a/b"));
         for bad in ["..", "a/../../b", "/etc/passwd", ".", "", "a\nb", "a\x1b[2Jb"] {
@@ -225,6 +261,29 @@ mod tests {
         let tree = ProjectTree::of_archive(archive.into_inner().unwrap().as_slice()).unwrap();
         assert_eq!(tree.0.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(tree.0["a"], tree.0["b"]);
+    }
+
+    #[test]
+    fn sizes_whose_sum_overflows_are_refused() {
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1024);
+        archive.append_data(&mut header, "a", &[7_u8; 1024][..]).unwrap();
+        // Hard links count as much as their file, so the sum grows faster than the archive.
+        for name in ["b", "c", "d", "e", "f", "g", "h", "i"] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Link);
+            header.set_size(0);
+            archive.append_link(&mut header, name, "a").unwrap();
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_path("last").unwrap();
+        header.set_size(u64::MAX - 8191);
+        header.set_cksum();
+        let mut archive = archive.get_ref().clone();
+        archive.extend_from_slice(header.as_bytes());
+        archive.extend_from_slice(&[7; 1024]);
+        assert!(matches!(ProjectTree::of_archive(&*archive), Err(ProjectError::TooLarge { .. })));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use sandling_service::{
-    AuditEntry, AuditResult, CreatedToken, Principal, Quota, Resources, Scope, TokenInfo, Workspace,
+    AuditEntry, AuditResult, ChainReport, CreatedToken, Principal, Quota, Resources, Scope, TokenInfo, Workspace,
 };
 use sandling_wire::{
-    ActorView, AuditView, CreateToken, Limits, MeView, NewTokenView, ScopeName, TokenView, Used, WorkspaceView,
+    ActorView, AuditBreakView, AuditChainView, AuditView, CreateToken, Dialect, Limits, LimitsChange, MeView,
+    NewTokenView, ScopeName, TokenView, Used, WorkspaceView,
 };
 
 use super::{IntoEngine, IntoWire};
@@ -18,31 +19,16 @@ impl IntoWire for Principal {
     type Wire = MeView;
 
     fn into_wire(self) -> MeView {
-        let workspace = self.workspace.to_string();
         MeView {
             user_id: self.token_prefix,
             name: self.name,
-            current_org: workspace.clone(),
-            orgs: vec![workspace.clone()],
-            workspace,
+            workspace: self.workspace.to_string(),
             scope: self.scope.as_str(),
-            auth_method: "token",
         }
     }
 }
 
-impl IntoEngine for ScopeName {
-    type Engine = Scope;
-
-    fn into_engine(self) -> Scope {
-        match self {
-            ScopeName::Read => Scope::Read,
-            ScopeName::Run => Scope::Run,
-            ScopeName::Admin => Scope::Admin,
-            ScopeName::Operator => Scope::Operator,
-        }
-    }
-}
+into_engine!(enum ScopeName => Scope { Read, Run, Admin, Operator });
 
 /// When a new token expires; `None` means never.
 pub(crate) fn expires_at(request: &CreateToken) -> Result<Option<Timestamp>, ApiError> {
@@ -53,29 +39,22 @@ pub(crate) fn expires_at(request: &CreateToken) -> Result<Option<Timestamp>, Api
     }
 }
 
-impl IntoWire for TokenInfo {
-    type Wire = TokenView;
-
-    fn into_wire(self) -> TokenView {
-        TokenView {
-            prefix: self.prefix,
-            label: self.name.clone(),
-            name: self.name,
-            workspace: self.workspace.to_string(),
-            scope: self.scope.as_str(),
-            created_at: self.created_at.to_string(),
-            expires_at: self.expires_at.map(|at| at.to_string()),
-            last_used_at: self.last_used_at.map(|at| at.to_string()),
-        }
+/// A token as the clients of a dialect know it.
+pub(crate) fn token_view(info: TokenInfo, dialect: Dialect) -> TokenView {
+    TokenView {
+        prefix: dialect.token(&info.prefix),
+        label: info.name.clone(),
+        name: info.name,
+        workspace: info.workspace.to_string(),
+        scope: info.scope.as_str(),
+        created_at: info.created_at.to_string(),
+        expires_at: info.expires_at.map(|at| at.to_string()),
+        last_used_at: info.last_used_at.map(|at| at.to_string()),
     }
 }
 
-impl IntoWire for CreatedToken {
-    type Wire = NewTokenView;
-
-    fn into_wire(self) -> NewTokenView {
-        NewTokenView { token: self.secret.expose().to_owned(), info: self.info.into_wire() }
-    }
+pub(crate) fn new_token_view(created: CreatedToken, dialect: Dialect) -> NewTokenView {
+    NewTokenView { token: dialect.token(created.secret.expose()), info: token_view(created.info, dialect) }
 }
 
 impl IntoWire for Workspace {
@@ -106,18 +85,20 @@ impl IntoWire for Quota {
     }
 }
 
-impl IntoEngine for Limits {
-    type Engine = Quota;
-
-    fn into_engine(self) -> Quota {
-        Quota {
-            sandboxes: self.sandboxes,
-            vcpus: self.cpu,
-            memory_mib: self.memory_mb,
-            disk_mib: self.disk_mb,
-            creates_per_minute: self.creates_per_minute,
-            requests_per_second: self.requests_per_second,
-            open_requests: self.open_requests,
+/// Changes the limits that a request names.
+pub(crate) fn apply_limits(change: &LimitsChange, quota: &mut Quota) {
+    let limits = [
+        (change.sandboxes, &mut quota.sandboxes),
+        (change.cpu, &mut quota.vcpus),
+        (change.memory_mb, &mut quota.memory_mib),
+        (change.disk_mb, &mut quota.disk_mib),
+        (change.creates_per_minute, &mut quota.creates_per_minute),
+        (change.requests_per_second, &mut quota.requests_per_second),
+        (change.open_requests, &mut quota.open_requests),
+    ];
+    for (changed, limit) in limits {
+        if let Some(changed) = changed {
+            *limit = changed;
         }
     }
 }
@@ -127,6 +108,24 @@ impl IntoWire for Resources {
 
     fn into_wire(self) -> Used {
         Used { sandboxes: self.sandboxes, cpu: self.vcpus, memory_mb: self.memory_mib, disk_mb: self.disk_mib }
+    }
+}
+
+impl IntoWire for ChainReport {
+    type Wire = AuditChainView;
+
+    fn into_wire(self) -> AuditChainView {
+        AuditChainView {
+            workspace: self.workspace.to_string(),
+            kind: self.kind.as_str(),
+            entries: self.entries,
+            without_hash: self.without_hash,
+            pruned: self.anchor.0,
+            pruned_hash: self.anchor.1.to_string(),
+            last: self.head.0,
+            last_hash: self.head.1.to_string(),
+            broken: self.broken.map(|found| AuditBreakView { number: found.number, cause: found.cause.to_string() }),
+        }
     }
 }
 
@@ -151,6 +150,9 @@ impl IntoWire for AuditEntry {
             request_id: self.request_id,
             remote: self.remote,
             recorded: self.recorded,
+            kind: self.kind.as_str(),
+            count: self.count,
+            hash: self.link.map(|link| link.hash.to_string()),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Differences between two points in time.
 
-use sandling_engine::{DiffChange, FileChange, FilePatch, FileState};
-use sandling_protocol::EntryKind;
+use sandling_engine::{DiffChange, FileChange, FilePatch};
+use sandling_protocol::{EntryKind, TreeEntry};
 use sandling_wire::{DiffView, FileView, StateView};
 
 use super::IntoWire;
 
-impl IntoWire for &FileState {
+impl IntoWire for &TreeEntry {
     type Wire = StateView;
 
     fn into_wire(self) -> StateView {

@@ -1,6 +1,6 @@
 //! Commands.
 
-use sandling_engine::{Collected, RunSpec};
+use sandling_engine::{Collected, RunLimits, RunSpec};
 use sandling_protocol::{ExecInfo, ExecState, Exit, Language, OnLimit, Program, Stdin};
 use sandling_wire::{Ended, ExecRequest, ExecResult, ExecView, LanguageName, OnLimitName, SignalName, SignalRequest};
 
@@ -29,14 +29,20 @@ pub(crate) fn run_spec(request: ExecRequest) -> Result<RunSpec, ApiError> {
         user: request.user,
         timeout,
         output_limit: output_limit(request.output_limit)?,
-        on_limit: match request.on_limit {
-            Some(OnLimitName::KeepTail) => OnLimit::KeepTail,
-            Some(OnLimitName::Kill) | None => OnLimit::Kill,
-        },
+        limits: run_limits(request.cpu_seconds, request.disk_limit_mb)?,
+        on_limit: request.on_limit.map_or(OnLimit::Kill, IntoEngine::into_engine),
         stdin: if request.stdin.is_some() { Stdin::Open } else { Stdin::Closed },
         id,
         ..RunSpec::new(program)
     })
+}
+
+fn run_limits(cpu_seconds: Option<f64>, disk_limit_mb: Option<u32>) -> Result<RunLimits, ApiError> {
+    if disk_limit_mb == Some(0) {
+        return Err(ApiError::bad_request("disk_limit_mb must be at least 1"));
+    }
+    let disk_bytes = disk_limit_mb.map(|mib| u64::from(mib) << 20);
+    Ok(RunLimits { cpu: seconds::deadline("cpu_seconds", cpu_seconds)?, disk_bytes })
 }
 
 fn program(request: &ExecRequest) -> Result<(Program, String), ApiError> {
@@ -66,29 +72,9 @@ fn checked_args(args: &[String]) -> Result<Vec<String>, ApiError> {
     Ok(args.to_vec())
 }
 
-impl IntoEngine for LanguageName {
-    type Engine = Language;
-
-    fn into_engine(self) -> Language {
-        match self {
-            LanguageName::Python => Language::Python,
-            LanguageName::Node => Language::Node,
-            LanguageName::Bash => Language::Bash,
-        }
-    }
-}
-
-impl IntoWire for Language {
-    type Wire = LanguageName;
-
-    fn into_wire(self) -> LanguageName {
-        match self {
-            Language::Python => LanguageName::Python,
-            Language::Node => LanguageName::Node,
-            Language::Bash => LanguageName::Bash,
-        }
-    }
-}
+into_engine!(enum LanguageName => Language { Python, Node, Bash });
+into_wire!(enum Language => LanguageName { Python, Node, Bash });
+into_engine!(enum OnLimitName => OnLimit { Kill, KeepTail });
 
 pub(crate) fn language_name(language: Language) -> &'static str {
     match language {

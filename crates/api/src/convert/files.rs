@@ -35,17 +35,7 @@ pub(crate) fn checked_dir(request: DirParams) -> Result<(String, u32), ApiError>
     Ok((checked(request.path.unwrap_or_else(|| "/".to_owned()))?, depth))
 }
 
-impl IntoEngine for WriteName {
-    type Engine = WriteMode;
-
-    fn into_engine(self) -> WriteMode {
-        match self {
-            WriteName::Replace => WriteMode::Replace,
-            WriteName::Append => WriteMode::Append,
-            WriteName::CreateNew => WriteMode::CreateNew,
-        }
-    }
-}
+into_engine!(enum WriteName => WriteMode { Replace, Append, CreateNew });
 
 impl IntoWire for Entry {
     type Wire = EntryView;

@@ -8,16 +8,16 @@ use super::repl::session_view;
 use super::{IntoEngine, IntoWire, seconds};
 use crate::error::ApiError;
 
-/// The metadata key in which PandaStack's `explore` sends the TTL of the children.
+/// The metadata key in which `explore` of the SDKs sends the TTL of the children.
 const EXPLORE_TTL: &str = "explore_ttl";
 /// The default number of children of a fork tree.
 const USUAL_CHILDREN: usize = 2;
 const MOST_CHILDREN: usize = 64;
 
-pub(crate) fn fork_spec(request: ForkRequest, usual: Usual) -> Result<ForkSpec, ApiError> {
+pub(crate) fn fork_spec(request: ForkRequest, usual: DefaultCount) -> Result<ForkSpec, ApiError> {
     let children = request.count.unwrap_or(match usual {
-        Usual::One => 1,
-        Usual::Tree => USUAL_CHILDREN,
+        DefaultCount::One => 1,
+        DefaultCount::Tree => USUAL_CHILDREN,
     });
     if !(1..=MOST_CHILDREN).contains(&children) {
         return Err(ApiError::bad_request(format!("count must be between 1 and {MOST_CHILDREN}")));
@@ -27,6 +27,7 @@ pub(crate) fn fork_spec(request: ForkRequest, usual: Usual) -> Result<ForkSpec, 
     let explore = explore.map_err(|_| ApiError::bad_request(format!("{EXPLORE_TTL} must be a number of seconds")))?;
     Ok(ForkSpec {
         children,
+        at: request.at.filter(|at| !at.is_empty()),
         ttl: seconds::lifetime("ttl_seconds", request.ttl_seconds.or(explore))?,
         idle: seconds::lifetime("idle_seconds", request.idle_seconds)?,
         persistent: request.persistent.unwrap_or_default(),
@@ -43,7 +44,7 @@ pub(crate) fn fork_view(forks: &[Fork]) -> ForkView {
     let children: Vec<SandboxView> = forks.iter().map(|fork| fork.sandbox.info().into_wire()).collect();
     let receipt = |receipt: &Receipt| serde_json::to_value(receipt).unwrap_or_default();
     let first = forks.first();
-    let tree = first.and_then(|fork| fork.sandbox.info().metadata.get(sandling_engine::FORK_TREE).cloned());
+    let tree = first.and_then(|fork| fork.sandbox.info().fork).map(|place| place.tree);
     ForkView {
         tree_id: tree.unwrap_or_default(),
         parent_id: first.map(|fork| fork.receipt.parent.to_string()).unwrap_or_default(),
@@ -62,7 +63,7 @@ pub(crate) fn context_fork_view(forks: &[Fork], contexts: Vec<ContextInfo>) -> C
 
 /// The default number of forks.
 #[derive(Clone, Copy)]
-pub(crate) enum Usual {
+pub(crate) enum DefaultCount {
     One,
     Tree,
 }

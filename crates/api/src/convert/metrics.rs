@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use sandling_engine::{SandboxInfo, SandboxUsage};
 use sandling_protocol::Usage;
-use sandling_wire::{GuestMetrics, SandboxMetrics};
+use sandling_service::{History, MetricPoint, SeriesInfo};
+use sandling_wire::{GuestMetrics, MetricHistoryView, MetricPointView, SandboxMetrics};
 
 use super::IntoWire;
 
@@ -23,18 +24,51 @@ pub(crate) fn sandbox_metrics(info: &SandboxInfo, usage: SandboxUsage) -> Sandbo
     }
 }
 
-impl IntoWire for Usage {
-    type Wire = GuestMetrics;
+into_wire!(struct Usage => GuestMetrics {
+    memory_total_bytes, memory_available_bytes, disk_total_bytes, disk_available_bytes,
+    processes, cpu_ms, uptime_ms
+});
 
-    fn into_wire(self) -> GuestMetrics {
-        GuestMetrics {
-            memory_total_bytes: self.memory_total_bytes,
-            memory_available_bytes: self.memory_available_bytes,
-            disk_total_bytes: self.disk_total_bytes,
-            disk_available_bytes: self.disk_available_bytes,
-            processes: self.processes,
-            cpu_ms: self.cpu_ms,
-            uptime_ms: self.uptime_ms,
+/// What the history of a sandbox says about its size.
+pub(crate) fn series_info(info: &SandboxInfo) -> SeriesInfo {
+    SeriesInfo {
+        workspace: Some(info.workspace.clone()),
+        cpus: info.vcpus,
+        memory_total_bytes: u64::from(info.memory_mib) << 20,
+        disk_total_bytes: u64::from(info.disk_mib) << 20,
+    }
+}
+
+/// When a point's step begins.
+pub(crate) fn point_time(point: &MetricPoint) -> Timestamp {
+    Timestamp::from_second(point.time.cast_signed()).unwrap_or_default()
+}
+
+impl IntoWire for History {
+    type Wire = MetricHistoryView;
+
+    fn into_wire(self) -> MetricHistoryView {
+        MetricHistoryView {
+            step_seconds: self.step,
+            cpus: self.info.cpus,
+            memory_total_bytes: self.info.memory_total_bytes,
+            disk_total_bytes: self.info.disk_total_bytes,
+            points: self.points.into_iter().map(IntoWire::into_wire).collect(),
+        }
+    }
+}
+
+impl IntoWire for MetricPoint {
+    type Wire = MetricPointView;
+
+    fn into_wire(self) -> MetricPointView {
+        MetricPointView {
+            time: point_time(&self).to_string(),
+            cpu_percent: self.cpu_percent,
+            memory_bytes: self.memory_bytes,
+            disk_bytes: self.disk_bytes,
+            network_received_bytes_per_second: self.received_rate,
+            network_sent_bytes_per_second: self.sent_rate,
         }
     }
 }

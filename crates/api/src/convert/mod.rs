@@ -3,6 +3,9 @@
 //!
 //! Both sides are types of other crates, so infallible conversions use our own traits instead of `From`.
 
+#[macro_use]
+mod mirror;
+
 pub(crate) mod access;
 pub(crate) mod diff;
 pub(crate) mod events;
@@ -35,4 +38,12 @@ pub trait IntoEngine {
     type Engine;
 
     fn into_engine(self) -> Self::Engine;
+}
+
+impl<T: IntoWire> IntoWire for Vec<T> {
+    type Wire = Vec<T::Wire>;
+
+    fn into_wire(self) -> Vec<T::Wire> {
+        self.into_iter().map(T::into_wire).collect()
+    }
 }

@@ -2,40 +2,22 @@
 
 use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkSpec};
+use sandling_network::BadPlacement;
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
 use sandling_network::{LimitRequest, Limits};
 use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 
 use super::{IntoEngine, IntoWire};
-use crate::error::ApiError;
+use crate::error::{ApiError, convert_mistakes};
 
-impl IntoEngine for NetworkLimits {
-    type Engine = LimitRequest;
-
-    fn into_engine(self) -> LimitRequest {
-        LimitRequest {
-            sent_bytes: self.sent_bytes,
-            sent_bytes_per_second: self.sent_bytes_per_second,
-            received_bytes_per_second: self.received_bytes_per_second,
-            connections: self.connections,
-            dns_queries_per_second: self.dns_queries_per_second,
-        }
-    }
-}
-
-impl IntoWire for LimitRequest {
-    type Wire = NetworkLimits;
-
-    fn into_wire(self) -> NetworkLimits {
-        NetworkLimits {
-            sent_bytes: self.sent_bytes,
-            sent_bytes_per_second: self.sent_bytes_per_second,
-            received_bytes_per_second: self.received_bytes_per_second,
-            connections: self.connections,
-            dns_queries_per_second: self.dns_queries_per_second,
-        }
-    }
-}
+into_engine!(struct NetworkLimits => LimitRequest {
+    sent_bytes, sent_bytes_per_second, received_bytes_per_second, connections, dns_queries_per_second
+});
+into_wire!(struct LimitRequest => NetworkLimits {
+    sent_bytes, sent_bytes_per_second, received_bytes_per_second, connections, dns_queries_per_second
+});
+into_engine!(enum ModeName => Mode { Deny, Allow, Open, Learn });
+into_engine!(enum TlsName => TlsMode { Sealed, Inspected });
 
 impl IntoWire for Limits {
     type Wire = NetworkLimits;
@@ -56,6 +38,8 @@ impl IntoWire for Limits {
 pub enum BadNetwork {
     #[error(transparent)]
     Entry(#[from] BadEntry),
+    #[error(transparent)]
+    Placement(#[from] BadPlacement),
     #[error("the mode `deny` has no list; leave the mode out or say `allow`")]
     DenyWithList,
     #[error("{0:?} cannot be denied: only addresses and networks can, and names are reached if they are listed")]
@@ -70,11 +54,7 @@ pub enum BadNetwork {
     SandboxBinds,
 }
 
-impl From<BadNetwork> for ApiError {
-    fn from(error: BadNetwork) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
+convert_mistakes!(BadNetwork);
 
 /// The network settings of a new sandbox.
 pub fn network_spec(request: NetworkRequest) -> Result<NetworkSpec, BadNetwork> {
@@ -128,20 +108,11 @@ fn policy_change(request: NetworkRequest) -> Result<PolicyChange, BadNetwork> {
     let allow: Option<Vec<Entry>> =
         request.allow.map(|texts| texts.iter().map(|text| text.parse()).collect()).transpose()?;
     let deny = request.deny.map(|texts| texts.iter().map(|text| denied(text)).collect()).transpose()?;
-    let mode = match request.mode {
-        Some(ModeName::Deny) if allow.as_ref().is_some_and(|allow| !allow.is_empty()) => {
-            return Err(BadNetwork::DenyWithList);
-        }
-        Some(ModeName::Deny) => Some(Mode::Deny),
-        Some(ModeName::Allow) => Some(Mode::Allow),
-        Some(ModeName::Open) => Some(Mode::Open),
-        Some(ModeName::Learn) => Some(Mode::Learn),
-        None => None,
-    };
-    let tls = request.tls.map(|tls| match tls {
-        TlsName::Inspected => TlsMode::Inspected,
-        TlsName::Sealed => TlsMode::Sealed,
-    });
+    let mode = request.mode.map(IntoEngine::into_engine);
+    if mode == Some(Mode::Deny) && allow.as_ref().is_some_and(|allow| !allow.is_empty()) {
+        return Err(BadNetwork::DenyWithList);
+    }
+    let tls = request.tls.map(IntoEngine::into_engine);
     Ok(PolicyChange { mode, allow, deny, tls })
 }
 

@@ -15,7 +15,9 @@ impl IntoWire for NetworkEvent {
         let NetworkEvent { number, event } = self;
         let (verdict, reason, code) = match event.verdict {
             Verdict::Allowed => (VerdictName::Allowed, None, None),
-            Verdict::Refused(refusal) => (VerdictName::Refused, Some(refusal.to_string()), code(&refusal)),
+            Verdict::Refused(refusal) => {
+                (VerdictName::Refused, event.detail.or_else(|| Some(refusal.to_string())), code(&refusal))
+            }
             Verdict::Failed(failure) => {
                 let code = code(&failure);
                 (VerdictName::Failed, code.as_ref().map(|code| code.replace('_', " ")), code)
@@ -24,15 +26,7 @@ impl IntoWire for NetworkEvent {
         NetworkEventView {
             number,
             time: event.at.to_string(),
-            kind: match event.kind {
-                EventKind::Dns => EventName::Dns,
-                EventKind::Connect => EventName::Connect,
-                EventKind::Accept => EventName::Accept,
-                EventKind::Name => EventName::Name,
-                EventKind::Request => EventName::Request,
-                EventKind::Close => EventName::Close,
-                EventKind::Packet => EventName::Packet,
-            },
+            kind: event.kind.into_wire(),
             name: event.name.map(|name| name.to_string()),
             address: event.address.map(|address| address.to_string()),
             port: event.port,
@@ -46,6 +40,8 @@ impl IntoWire for NetworkEvent {
         }
     }
 }
+
+into_wire!(enum EventKind => EventName { Dns, Connect, Accept, Name, Request, Close, Packet });
 
 /// The stable name of a reason: a refusal has it under `code`, a failure is the name itself.
 pub(crate) fn code(reason: &impl Serialize) -> Option<String> {
@@ -67,5 +63,10 @@ mod tests {
         let view = serde_json::to_value(NetworkEvent { number: 1, event }.into_wire()).unwrap();
         assert_eq!((view["verdict"].as_str(), view["code"].as_str()), (Some("refused"), Some("range")));
         assert!(view["reason"].as_str().unwrap().contains("private"), "{view}");
+        let mut event = sandling_network::Event::new(EventKind::Request, Verdict::Refused(Refusal::SecretMisplaced));
+        event.detail = Some("what happened".to_owned());
+        let view = serde_json::to_value(NetworkEvent { number: 1, event }.into_wire()).unwrap();
+        let shown = (view["reason"].as_str(), view["code"].as_str());
+        assert_eq!(shown, (Some("what happened"), Some("secret_misplaced")));
     }
 }

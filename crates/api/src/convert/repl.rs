@@ -37,14 +37,7 @@ pub(crate) fn session_view(sandbox: &str, info: ContextInfo) -> SessionView {
     }
 }
 
-impl IntoWire for Traceback {
-    type Wire = TracebackView;
-
-    fn into_wire(self) -> TracebackView {
-        let Traceback { name, value, text } = self;
-        TracebackView { name, value, text }
-    }
-}
+into_wire!(struct Traceback => TracebackView { name, value, text });
 
 pub(crate) fn cell_result(
     stdout: String,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::{
-    BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
+    BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxId, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
 };
 use sandling_wire::{CheckpointsName, CreateSandbox, LifecyclePatch, LifecycleView, SandboxView};
 
@@ -16,6 +16,8 @@ use crate::error::ApiError;
 const DEFAULT_TEMPLATE: &str = "code-interpreter";
 /// Metadata with this prefix is stored, but never shown again.
 const SECRET: &str = "secret.";
+/// The metadata key by which clients see which build a sandbox was created for.
+pub(crate) const BUILD: &str = "build";
 
 impl IntoWire for SandboxInfo {
     type Wire = SandboxView;
@@ -23,7 +25,9 @@ impl IntoWire for SandboxInfo {
     fn into_wire(self) -> SandboxView {
         SandboxView {
             network: network_summary(&self),
+            metadata: shown_metadata(&self),
             id: self.id.to_string(),
+            name: self.name,
             template: self.template,
             cpu: self.vcpus,
             memory_mb: self.memory_mib,
@@ -32,7 +36,6 @@ impl IntoWire for SandboxInfo {
             created_at: self.created_at.to_string(),
             guest_ip: sandling_network::Ends::default().guest_address.to_string(),
             from_snapshot: self.from_snapshot.map(|id| id.to_string()),
-            metadata: self.metadata.into_iter().filter(|(key, _)| !key.starts_with(SECRET)).collect(),
             labels: self.labels,
             boot_ms: self.boot_ms.round() as u64,
             boot_mode: match self.boot_mode {
@@ -45,10 +48,26 @@ impl IntoWire for SandboxInfo {
             expires_at: expires_at(&self.lifetime),
             workspace: self.workspace,
             checkpoints_kept: self.timeline.keep,
-            volumes: self.volumes.into_iter().map(IntoWire::into_wire).collect(),
+            volumes: self.volumes.into_wire(),
             boundary: serde_json::to_value(&self.boundary).unwrap_or_default(),
         }
     }
+}
+
+/// The client's metadata, and what PandaStack's clients read there about a child of a fork.
+fn shown_metadata(info: &SandboxInfo) -> BTreeMap<String, String> {
+    let own = info.metadata.iter().filter(|(key, _)| !key.starts_with(SECRET));
+    let mut shown: BTreeMap<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut add = |key: &str, value: String| drop(shown.insert(key.to_owned(), value));
+    if let (Some(parent), Some(place)) = (&info.parent, &info.fork) {
+        add("fork_tree_id", place.tree.clone());
+        add("fork_parent_id", parent.to_string());
+        add("fork_index", place.index.to_string());
+    }
+    if let Some(build) = &info.settings.for_build {
+        add(BUILD, build.clone());
+    }
+    shown
 }
 
 pub(crate) fn status(state: State) -> &'static str {
@@ -88,6 +107,7 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
     }
     check_env(&env)?;
     Ok(CreateSpec {
+        name: request.name.filter(|name| !name.is_empty()).map(checked_name).transpose()?,
         template: request.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
         from_snapshot,
         vcpus: request.cpu,
@@ -107,6 +127,19 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         network: network_spec(request.network.unwrap_or_default())?,
         volumes: request.volumes.unwrap_or_default().into_iter().map(IntoEngine::into_engine).collect(),
     })
+}
+
+/// Checks a name. It must not look like an id, because paths take both.
+fn checked_name(name: String) -> Result<String, ApiError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    if starts && name.len() <= 63 && name.bytes().all(allowed) && SandboxId::parse(&name).is_none() {
+        return Ok(name);
+    }
+    Err(ApiError::bad_request(
+        "the name of a sandbox starts with a letter, has at most 63 letters, digits, dots, dashes and underscores, and is \
+         not an id",
+    ))
 }
 
 pub(crate) fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
@@ -164,11 +197,55 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_a_word_that_is_no_id() {
+        for name in ["web", "Web-1.test_2", &"a".repeat(63)] {
+            assert_eq!(spec(serde_json::json!({ "name": name })).unwrap().name.as_deref(), Some(name));
+        }
+        let id = "a11a7cf6-d824-4f01-9dca-2ff0c4457c0f";
+        for name in ["1web", "a b", "-a", "a/b", "ä", &"a".repeat(64), id, &id.replace('-', "")] {
+            assert!(spec(serde_json::json!({ "name": name })).is_err(), "{name}");
+        }
+        assert_eq!(spec(serde_json::json!({ "name": "" })).unwrap().name, None);
+    }
+
+    #[test]
     fn labels_of_users_do_not_set_anything() {
         let labels =
             serde_json::json!({"e2b.public_ports": "true", "template.user": "root", "sandling.for-volume": "x"});
-        let spec = spec(serde_json::json!({ "labels": labels })).unwrap();
-        assert_eq!((spec.labels.len(), spec.settings), (3, Default::default()));
+        let metadata = serde_json::json!({"fork_tree_id": "t", "build": "b"});
+        let spec = spec(serde_json::json!({ "labels": labels, "metadata": metadata })).unwrap();
+        assert_eq!((spec.labels.len(), spec.metadata.len(), spec.settings), (3, 2, Default::default()));
+    }
+
+    #[test]
+    fn clients_see_forks_and_builds_in_the_metadata() {
+        let (id, at) = ("311a7cf6-d824-4f01-9dca-2ff0c4457c0f", "2026-11-16T16:11:27Z");
+        let mut row = serde_json::json!({
+            "id": id, "template": "base", "image": "", "state": "running", "vcpus": 1, "memory_mib": 1, "disk_mib": 1,
+            "pids": 1, "created_at": at, "boot_mode": "restore", "boot_ms": 1.0, "workspace": "w",
+            "lifetime": { "from": at, "persistent": false },
+            "metadata": { "secret.key": "hidden", "role": "heir", "fork_tree_id": "forged", "fork_index": "9" },
+        });
+        row["boundary"] = serde_json::json!({ "accelerator": "tcg", "landlock": "full" });
+        for layer in ["user_namespace", "mount_namespace", "network_namespace", "pid_namespace", "ipc_namespace"] {
+            row["boundary"][layer] = true.into();
+        }
+        for layer in ["unprivileged_user", "no_capabilities", "no_new_privs", "seccomp"] {
+            row["boundary"][layer] = true.into();
+        }
+        let shown = |row: &serde_json::Value| {
+            let info: SandboxInfo = serde_json::from_value(row.clone()).unwrap();
+            serde_json::to_value(info.into_wire().metadata).unwrap()
+        };
+        let own = serde_json::json!({ "role": "heir", "fork_tree_id": "forged", "fork_index": "9" });
+        assert_eq!(shown(&row), own, "a sandbox without a parent shows what its user wrote");
+        row["parent"] = id.into();
+        row["fork"] = serde_json::json!({ "tree": "t", "index": 2 });
+        row["settings"] = serde_json::json!({ "for_build": "b" });
+        let expected = serde_json::json!({
+            "role": "heir", "fork_tree_id": "t", "fork_parent_id": id, "fork_index": "2", "build": "b",
+        });
+        assert_eq!(shown(&row), expected);
     }
 
     #[test]

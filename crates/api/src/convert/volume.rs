@@ -40,22 +40,5 @@ impl IntoEngine for VolumeMount {
     }
 }
 
-impl IntoWire for Attachment {
-    type Wire = MountedView;
-
-    fn into_wire(self) -> MountedView {
-        MountedView { name: self.name, mount: self.mount, read_only: self.read_only }
-    }
-}
-
-impl IntoEngine for VolumesName {
-    type Engine = OnVolumes;
-
-    fn into_engine(self) -> OnVolumes {
-        match self {
-            VolumesName::Detach => OnVolumes::Detach,
-            VolumesName::ReadOnly => OnVolumes::ReadOnly,
-            VolumesName::Clone => OnVolumes::Clone,
-        }
-    }
-}
+into_wire!(struct Attachment => MountedView { name, mount, read_only });
+into_engine!(enum VolumesName => OnVolumes { Detach, ReadOnly, Clone });

@@ -12,6 +12,7 @@ use crate::e2b::refusal::CONTROL;
 use crate::error::ApiError;
 
 const PHRASE: &str = "The sandbox was not found";
+const GONE: &str = "sandbox_gone";
 /// How long to wait for the cause after a sandbox was lost.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -25,9 +26,14 @@ fn gone_because(id: &SandboxId, why: &str) -> ApiError {
 }
 
 fn out_of_reach(id: &str, message: &str) -> ApiError {
-    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "sandbox_gone", message);
+    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, GONE, message);
     error.shape = Some(CONTROL);
     error.with("sandboxId", id)
+}
+
+/// Whether the error says that the sandbox has ended or hibernates.
+pub(super) fn is_gone(error: &ApiError) -> bool {
+    error.code == GONE
 }
 
 /// For a hibernated sandbox that only a connect request wakes.

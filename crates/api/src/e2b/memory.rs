@@ -1,5 +1,5 @@
-//! State between requests that may be lost when the server restarts: how a process was started, what a watcher saw, the
-//! run queue of each context, and which builds have not started yet.
+//! State between requests that may be lost when the server restarts: how a process was started, what a watcher saw, and
+//! which builds have not started yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,8 @@ use crate::app::App;
 /// From this many entries on, those of ended sandboxes are removed.
 const MANY: usize = 1024;
 
-/// Serializes the runs in one context.
-type Lane = Arc<tokio::sync::Mutex<()>>;
-
 /// The options that a client sent for a build before its steps.
-pub(super) struct Asked {
+pub(super) struct BuildOptions {
     pub(super) workspace: String,
     /// One name for every tag.
     pub(super) names: Vec<Name>,
@@ -35,24 +32,23 @@ pub(super) fn memory(app: &App) -> Arc<Memory> {
 pub(super) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
-    lanes: Mutex<HashMap<(SandboxId, String), Lane>>,
     /// The options of builds that have not started yet.
-    asked: Mutex<HashMap<String, Asked>>,
+    options: Mutex<HashMap<String, BuildOptions>>,
 }
 
 impl Memory {
     /// Stores a build's options.
-    pub(super) fn ask(&self, app: &App, build: &Build, asked: Asked) {
-        let mut all = lock(&self.asked);
+    pub(super) fn store_options(&self, app: &App, build: &Build, options: BuildOptions) {
+        let mut all = lock(&self.options);
         if all.len() >= MANY {
-            all.retain(|id, asked| app.service.builds.find(&asked.workspace, id).is_some());
+            all.retain(|id, options| app.service.builds.registry.find(&options.workspace, id).is_some());
         }
-        all.insert(build.id.clone(), asked);
+        all.insert(build.id.clone(), options);
     }
 
     /// Takes a build's options. Only the first caller gets them.
-    pub(super) fn asked(&self, build: &Build) -> Option<Asked> {
-        lock(&self.asked).remove(&build.id)
+    pub(super) fn take_options(&self, build: &Build) -> Option<BuildOptions> {
+        lock(&self.options).remove(&build.id)
     }
 
     /// How a command was started.
@@ -89,14 +85,6 @@ impl Memory {
 
     pub(super) fn unwatch(&self, sandbox: &SandboxId, id: &str) -> Option<Arc<Watcher>> {
         lock(&self.watchers).remove(&(sandbox.clone(), id.to_owned()))
-    }
-
-    /// A run holds this lock while it uses the context, so that runs happen one at a time and in order.
-    pub(super) fn lane(&self, sandbox: &SandboxId, context: &str) -> Lane {
-        let mut lanes = lock(&self.lanes);
-        // A lane that is not in use has no other reference.
-        lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
-        lanes.entry((sandbox.clone(), context.to_owned())).or_default().clone()
     }
 }
 

@@ -5,6 +5,7 @@
 //! user's own servers apart: see [`place`]. The clients' options are stored in the sandbox's settings ([`settings`]),
 //! and its token is derived from its id ([`token`]). So the dialect needs no store of its own.
 
+mod actions;
 mod control;
 mod envd;
 mod gone;
@@ -19,5 +20,8 @@ mod router;
 mod settings;
 mod token;
 
+pub(crate) use actions::ACTIONS;
+pub(crate) use envd::split_frames;
 pub(crate) use place::by_place;
+pub(crate) use refusal::shape_of_client;
 pub(crate) use router::routes;

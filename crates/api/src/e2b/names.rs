@@ -101,7 +101,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
     if let Some(info) = app.engine.snapshots().of_template(workspace, text)? {
         return Ok(TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
-    Ok(TemplateSource::Template(text.to_owned()))
+    Ok(TemplateSource::of_template(&app.engine, workspace, text))
 }
 
 /// Finds the newest snapshot of this name.

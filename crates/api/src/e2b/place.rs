@@ -23,6 +23,7 @@ use super::refusal::{self, closed_port};
 use super::settings::Settings;
 use super::token::{self, Signed};
 use crate::app::App;
+use crate::audit;
 use crate::auth::query_value;
 use crate::context::RequestContext;
 use crate::error::ApiError;
@@ -88,9 +89,9 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
             return next.run(request).await;
         }
         _ => match to_port(&app, &place, request).await {
-            Ok(Passed::Answered(response)) => Ok(response),
+            Ok(PortOutcome::Answered(response)) => Ok(response),
             // The preview routes check preview tokens.
-            Ok(Passed::NotOurs(request)) => return next.run(request).await,
+            Ok(PortOutcome::NotOurs(request)) => return next.run(request).await,
             Err(error) => Err(error),
         },
     };
@@ -157,12 +158,12 @@ async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<San
     }
 }
 
-enum Passed {
+enum PortOutcome {
     Answered(Response),
     NotOurs(Request),
 }
 
-async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passed, ApiError> {
+async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<PortOutcome, ApiError> {
     app.engine.settled().await;
     let sandbox = app.engine.get(&place.id).ok_or_else(|| ended(app, request.headers(), &place.id))?;
     if !Settings::of(&sandbox.info()).public_ports {
@@ -171,7 +172,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
             Some(given) if token::check_traffic(app, given, &place.id).is_some() => {
                 count(app, request.extensions(), &place.id, Holder::Sandbox(&place.id))?;
             }
-            None if place.by_host => return Ok(Passed::NotOurs(request)),
+            None if place.by_host => return Ok(PortOutcome::NotOurs(request)),
             _ => {
                 let message = "this sandbox's servers need its traffic access token";
                 return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
@@ -185,7 +186,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
         request.headers_mut().remove(name);
     }
     let answer = proxy::forward(app, &sandbox, place.port, request).await;
-    answer.map(Passed::Answered).map_err(|error| match error.code {
+    answer.map(PortOutcome::Answered).map_err(|error| match error.code {
         "nothing_listens" => closed_port(&place.id, place.port),
         _ => error,
     })
@@ -221,8 +222,8 @@ impl Envd {
         id: &SandboxId,
         user: Option<String>,
     ) -> Result<Self, ApiError> {
+        begin(app, parts, holder, id.as_str())?;
         let sandbox = awake(app, &parts.headers, id).await?;
-        came_from(parts, holder, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings, user })
     }
@@ -298,8 +299,8 @@ impl FromRequestParts<Arc<App>> for Runner {
 
 impl Interpreter {
     async fn enter(app: &App, parts: &Parts, holder: &Principal, id: &SandboxId) -> Result<Self, ApiError> {
+        begin(app, parts, holder, id.as_str())?;
         let sandbox = awake(app, &parts.headers, id).await?;
-        came_from(parts, holder, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings })
     }
@@ -374,12 +375,12 @@ fn basic_user(headers: &HeaderMap) -> Option<String> {
     kind.eq_ignore_ascii_case("basic").then(|| user.to_owned())
 }
 
-/// Records that the holder of a token acts through a token of this sandbox.
-pub(super) fn came_from(parts: &Parts, holder: &Principal, sandbox: &Sandbox) {
-    if let Some(context) = parts.extensions.get::<RequestContext>() {
-        context.came_from(holder);
-        context.made(sandbox.id().as_str());
-    }
+/// Records that the holder of a token acts through a token of this object.
+pub(super) fn begin(app: &App, parts: &Parts, holder: &Principal, object: &str) -> Result<(), ApiError> {
+    let Some(context) = parts.extensions.get::<RequestContext>() else { return Ok(()) };
+    context.came_from(holder);
+    context.made(object);
+    audit::begin(app, context)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::convert::files::permissions;
 use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
-use sandling_service::{Action, Plan, PlanDefaults, check_hash};
+use sandling_service::{Action, CacheUse, Plan, PlanDefaults, check_hash};
 
 /// The user that runs everything in E2B's sandboxes, in its home directory.
 const DEFAULTS: PlanDefaults = PlanDefaults { user: super::settings::USER, workdir: None };
@@ -18,6 +18,8 @@ pub(super) struct Recipe {
     steps: Vec<Step>,
     start_cmd: Option<String>,
     ready_cmd: Option<String>,
+    /// Whether to run every step, although an earlier build has stored its result.
+    force: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,6 +28,7 @@ struct Step {
     r#type: String,
     args: Vec<String>,
     files_hash: Option<String>,
+    force: bool,
 }
 
 /// The base of a build.
@@ -42,6 +45,11 @@ impl Recipe {
         }
     }
 
+    pub(super) fn cache(&self) -> CacheUse {
+        let forced = self.force || self.steps.iter().any(|step| step.force);
+        if forced { CacheUse::Ignore } else { CacheUse::Use }
+    }
+
     /// Translates all steps, or returns the error of the first one that is not supported.
     pub(super) fn plan(&self) -> Result<Plan, ApiError> {
         let command = |line: &Option<String>| line.as_deref().filter(|line| !line.is_empty()).map(shell);
@@ -50,6 +58,7 @@ impl Recipe {
             start: command(&self.start_cmd),
             ready: command(&self.ready_cmd),
             defaults: DEFAULTS,
+            config: None,
         })
     }
 }
@@ -67,7 +76,7 @@ impl Step {
         match self.r#type.as_str() {
             "RUN" => {
                 let text = needed(0)?;
-                Ok(Action::Run { argv: shell(&text), user: argument(1), text })
+                Ok(Action::run(shell(&text), argument(1), text))
             }
             "COPY" => Ok(Action::Copy {
                 source: needed(0)?,

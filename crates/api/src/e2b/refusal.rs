@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sandling_engine::SandboxId;
@@ -13,6 +13,11 @@ use crate::error::{ApiError, Shape};
 
 /// Errors of the control plane and of files: the status code and a message.
 pub(super) const CONTROL: Shape = Shape { body: error_body, render: |error| share(control(error)) };
+/// The shape of errors about routes that do not exist, if the request comes from one of E2B's clients.
+pub(crate) fn shape_of_client(headers: &HeaderMap) -> Option<Shape> {
+    headers.contains_key("x-api-key").then_some(CONTROL)
+}
+
 /// Errors of procedure calls: a Connect code, which determines the status.
 pub(super) const CONNECT: Shape = Shape { body: connect_body, render: |error| share(call(error)) };
 /// Errors of the interpreter: only the message.

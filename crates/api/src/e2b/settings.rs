@@ -44,6 +44,9 @@ impl Settings {
             public_ports: self.public_ports,
             internet: self.internet,
             for_volume: None,
+            for_build: None,
+            image_config: None,
+            packages: Default::default(),
         }
     }
 }

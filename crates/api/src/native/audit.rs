@@ -1,39 +1,24 @@
 //! The audit log.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use sandling_service::AuditQuery;
-use sandling_wire::{AuditList, AuditParams, RecordingView};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use sandling_service::{AuditQuery, Scope};
+use sandling_wire::{AuditList, AuditParams, AuditVerification, AuditVerifyParams, RecordingView};
 
-use crate::app::App;
-use crate::auth::{Admin, Caller};
-use crate::convert::IntoWire;
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
 use crate::native::workspaces::managed;
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(recording))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(recording)).routes(routes!(verify))
 }
 
 /// Read the audit log
 ///
 /// Every change with its actor, object, result and request id, oldest first. Without `after`, the newest entries.
-#[utoipa::path(
-    get, path = "/v1/audit", tag = "access", params(AuditParams),
-    responses((status = 200, body = AuditList)),
-)]
-async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller<Admin>,
-    Params(params): Params<AuditParams>,
-) -> Result<Json<AuditList>, ApiError> {
+#[utoipa::path(get, path = "/v1/audit", params(AuditParams), responses((status = 200, body = AuditList)))]
+async fn list(call: Call<Admin>, Params(params): Params<AuditParams>) -> Result<Json<AuditList>, ApiError> {
     let workspace = match &params.workspace {
-        Some(name) => managed(&app, &caller, name)?,
-        None => caller.workspace().clone(),
+        Some(name) => managed(&call.app, &call.caller, name)?,
+        None => call.workspace().clone(),
     };
     let since = params.since.as_deref().map(|since| {
         since.parse().map_err(|_| ApiError::bad_request("since must be a time such as 2026-01-31T12:00:00Z"))
@@ -44,15 +29,36 @@ async fn list(
         after: params.after,
         limit: params.limit.unwrap_or(100),
     };
-    let entries = app.service.audit.entries(&query)?;
-    Ok(Json(AuditList { items: entries.into_iter().map(IntoWire::into_wire).collect() }))
+    let entries = call.app.service.audit.entries(&query)?;
+    Ok(Json(AuditList { items: entries.into_wire() }))
+}
+
+/// Verify the audit log
+///
+/// Checks the hash chains of the log. Each workspace has one chain of changes and one of refused requests.
+#[utoipa::path(
+    get, path = "/v1/audit/verify", params(AuditVerifyParams), responses((status = 200, body = AuditVerification)),
+)]
+async fn verify(
+    call: Call<Admin>,
+    Params(params): Params<AuditVerifyParams>,
+) -> Result<Json<AuditVerification>, ApiError> {
+    let workspace = match &params.workspace {
+        Some(name) => Some(managed(&call.app, &call.caller, name)?),
+        None if call.caller.principal.scope.allows(Scope::Operator) => None,
+        None => Some(call.workspace().clone()),
+    };
+    let service = call.app.service.clone();
+    let verified = tokio::task::spawn_blocking(move || service.audit.verify(workspace.as_ref())).await;
+    let reports = verified.map_err(|error| ApiError::internal(&error))??;
+    Ok(Json(AuditVerification { chains: reports.into_wire() }))
 }
 
 /// The code and output of a run
 ///
 /// Only for runs in workspaces that record them.
 #[utoipa::path(
-    get, path = "/v1/audit/{number}/recording", tag = "access", params(("number" = i64, Path)),
+    get, path = "/v1/audit/{number}/recording", params(("number" = i64, Path)),
     responses((status = 200, body = RecordingView)),
 )]
 async fn recording(

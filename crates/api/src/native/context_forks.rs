@@ -1,20 +1,12 @@
 //! Forks of a context: sandboxes in which that interpreter continues with its variables.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use sandling_engine::{EndReason, Fork};
 use sandling_protocol::ContextInfo;
 use sandling_wire::{ContextForkView, ForkRequest};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
-use crate::convert::fork::{Usual, context_fork_view, fork_spec};
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::convert::fork::{DefaultCount, context_fork_view, fork_spec};
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(fork)).routes(routes!(fork_session))
@@ -25,9 +17,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Forks the whole sandbox. The interpreter continues in every child under the same id, with its variables. If it does
 /// not exist, nothing is created.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/contexts/{context}/fork", tag = "forks",
-    params(("id" = String, Path), ("context" = String, Path)),
-    request_body = Option<ForkRequest>, responses((status = 201, body = ContextForkView)),
+    post, path = "/v1/sandboxes/{id}/contexts/{context}/fork", request_body = Option<ForkRequest>,
+    responses((status = 201, body = ContextForkView)),
 )]
 async fn fork(
     State(app): State<Arc<App>>,
@@ -42,9 +33,8 @@ async fn fork(
 ///
 /// The same as forking a context.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/fork", tag = "forks",
-    params(("id" = String, Path), ("session" = String, Path)),
-    request_body = Option<ForkRequest>, responses((status = 201, body = ContextForkView)),
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/fork", request_body = Option<ForkRequest>,
+    responses((status = 201, body = ContextForkView)),
 )]
 async fn fork_session(
     State(app): State<Arc<App>>,
@@ -64,7 +54,7 @@ async fn make(
 ) -> Result<(StatusCode, Json<ContextForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let spec = fork_spec(request, Usual::One)?;
+    let spec = fork_spec(request, DefaultCount::One)?;
     let known = parent.list_contexts().await?;
     if !known.iter().any(|known| known.id == context) {
         return Err(ApiError::not_found("session"));

@@ -1,21 +1,13 @@
 //! Differences between two states of a file system.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
 use sandling_engine::{Diff, DiffError, Point, TarStream};
+use sandling_service::WorkspaceName;
 use sandling_wire::{AnyDiffParams, DiffFormat, DiffParams, DiffView};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read};
 use crate::convert::diff::diff_view;
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
+use crate::prelude::*;
 
 /// The limit of diff text in one response.
 const MOST_TEXT: usize = 16 << 20;
@@ -29,52 +21,40 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Compares two checkpoints, a checkpoint and now, or the sandbox and another sandbox or snapshot of the same template.
 /// Files below `/proc`, `/sys`, `/dev`, `/run` and `/tmp` and in mounted file systems are left out.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/diff", tag = "checkpoints", params(("id" = String, Path), DiffParams),
+    get, path = "/v1/sandboxes/{id}/diff", params(DiffParams),
     responses(
-        (status = 200, content(
-            (DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"),
-        )),
+        (status = 200, content((DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"))),
     ),
 )]
-async fn of_sandbox(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-    Params(params): Params<DiffParams>,
-) -> Result<Response, ApiError> {
-    let own = caller.sandbox(&app, &id).await?;
+async fn of_sandbox(call: SandboxCall<Read>, Params(params): Params<DiffParams>) -> Result<Response, ApiError> {
     let to = params.to.unwrap_or_else(|| "now".to_owned());
-    let workspace = caller.workspace().as_str();
+    let workspace = call.workspace().as_str();
     let points = [
-        app.engine.point(workspace, Some(&own), &params.from).await?,
-        app.engine.point(workspace, Some(&own), &to).await?,
+        call.app.engine.point(workspace, Some(&call.sandbox), &params.from).await?,
+        call.app.engine.point(workspace, Some(&call.sandbox), &to).await?,
     ];
     let query = DiffQuery { names: [params.from, to], path: params.path, format: params.format.unwrap_or_default() };
-    answer(&app, points, query).await
+    answer(&call.app, call.workspace(), points, query).await
 }
 
 /// Compare two sandboxes or snapshots
 ///
 /// Both must have the same template.
 #[utoipa::path(
-    get, path = "/v1/diff", tag = "checkpoints", params(AnyDiffParams),
+    get, path = "/v1/diff", params(AnyDiffParams),
     responses(
-        (status = 200, content(
-            (DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"),
-        )),
+        (status = 200, content((DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"))),
     ),
 )]
-async fn of_any(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Params(params): Params<AnyDiffParams>,
-) -> Result<Response, ApiError> {
-    let workspace = caller.workspace().as_str();
-    let points =
-        [app.engine.point(workspace, None, &params.from).await?, app.engine.point(workspace, None, &params.to).await?];
+async fn of_any(call: Call<Read>, Params(params): Params<AnyDiffParams>) -> Result<Response, ApiError> {
+    let workspace = call.workspace().as_str();
+    let points = [
+        call.app.engine.point(workspace, None, &params.from).await?,
+        call.app.engine.point(workspace, None, &params.to).await?,
+    ];
     let query =
         DiffQuery { names: [params.from, params.to], path: params.path, format: params.format.unwrap_or_default() };
-    answer(&app, points, query).await
+    answer(&call.app, call.workspace(), points, query).await
 }
 
 struct DiffQuery {
@@ -83,9 +63,14 @@ struct DiffQuery {
     format: DiffFormat,
 }
 
-async fn answer(app: &Arc<App>, [from, to]: [Point; 2], query: DiffQuery) -> Result<Response, ApiError> {
+async fn answer(
+    app: &Arc<App>,
+    workspace: &WorkspaceName,
+    [from, to]: [Point; 2],
+    query: DiffQuery,
+) -> Result<Response, ApiError> {
     let path = query.path.unwrap_or_else(|| "/".to_owned());
-    let turn = app.service.create_limiter.acquire().await?;
+    let turn = app.service.create_limiter.acquire(workspace).await?;
     let diff = app.engine.diff(&from, &to, &path).await?;
     drop(turn);
     let kind = |kind| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];

@@ -1,8 +1,9 @@
 //! The OpenAPI document of our own API.
 
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, OpenApi as Document, PathItem, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::{logs, router};
@@ -18,7 +19,7 @@ use super::{logs, router};
     tags(
         (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"),
         (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "network"), (name = "logs"),
-        (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
+        (name = "events"), (name = "webhooks"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "images"), (name = "access"), (name = "agents"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
             `{port}-{id}.localhost`, at `/v1/sandboxes/{id}/proxy/{port}/…` and at `/v1/p/{token}/…`, by any method and \
@@ -60,21 +61,39 @@ const ERRORS: [(&str, &str); 14] = [
 pub(crate) fn openapi() -> Document {
     let mut document = router::routes().into_openapi();
     for (path, item) in &mut document.paths.paths {
-        let operations = [
-            ("get", &mut item.get),
-            ("put", &mut item.put),
-            ("post", &mut item.post),
-            ("delete", &mut item.delete),
-            ("patch", &mut item.patch),
-        ];
-        for (method, operation) in operations {
-            let Some(operation) = operation else { continue };
+        for (method, operation) in operations(item) {
+            add_path_parameters(operation, path);
             operation.operation_id = Some(operation_id(method, path));
             leave_events_open(operation);
             add_errors(operation);
         }
     }
     document
+}
+
+/// The operations of a path, with their methods.
+pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    let operations = [
+        ("get", &mut item.get),
+        ("put", &mut item.put),
+        ("post", &mut item.post),
+        ("delete", &mut item.delete),
+        ("patch", &mut item.patch),
+    ];
+    operations.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Adds the variable parts of the path as strings, before the parameters that the operation describes itself.
+fn add_path_parameters(operation: &mut Operation, path: &str) {
+    let described = operation.parameters.take().unwrap_or_default();
+    let variables = path.split('/').filter_map(|word| word.strip_prefix('{')?.strip_suffix('}'));
+    let is_described = |name: &str| described.iter().any(|one| matches!(one, RefOr::T(one) if one.name == name));
+    let schema = || ObjectBuilder::new().schema_type(Type::String);
+    let parameter = |name| ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).schema(Some(schema()));
+    let missing = variables.filter(|name| !is_described(name));
+    let added = missing.map(|name| RefOr::T(parameter(name).required(Required::True).build()));
+    let all: Vec<_> = added.chain(described.iter().cloned()).collect();
+    operation.parameters = (!all.is_empty()).then_some(all);
 }
 
 /// A name that no other operation has, e.g. `get_sandboxes_id_fs`.

@@ -1,22 +1,10 @@
 //! Events of sandboxes and of the workspace.
 
-use std::sync::Arc;
-
-use axum::Json;
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
 use sandling_engine::{Event, SandboxId};
 use sandling_wire::{EventList, EventParams};
-use tokio::sync::broadcast;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read};
-use crate::convert::IntoWire;
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
-use crate::sse::{self, Events, Gone};
+use crate::prelude::*;
+use crate::sse;
 
 /// How far back a reconnecting client can continue.
 const MOST_REPLAYED: u32 = 10_000;
@@ -30,39 +18,36 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Also of a sandbox that has ended. With `follow`, an event stream in which a reconnecting `EventSource` continues
 /// where it stopped.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/events", tag = "events", params(("id" = String, Path), EventParams),
+    get, path = "/v1/sandboxes/{id}/events", params(EventParams),
     responses((status = 200, content((EventList = "application/json"), (String = "text/event-stream")))),
 )]
 async fn of_sandbox(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
+    call: Call<Read>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("sandbox");
-    let id = SandboxId::parse(&id).ok_or_else(missing)?;
-    let scope = Scope { workspace: caller.workspace().to_string(), sandbox: Some(id) };
+    let id = SandboxId::parse(&call.item).ok_or_else(missing)?;
+    let scope = Scope { workspace: call.workspace().to_string(), sandbox: Some(id) };
     // An ended sandbox has only its events left.
-    if scope.newest(&app, 1)?.is_empty() {
+    if scope.newest(&call.app, 1)?.is_empty() {
         return Err(missing());
     }
-    answer(&app, scope, &params, &headers)
+    answer(&call.app, scope, &params, &headers)
 }
 
 /// Events of the workspace
 #[utoipa::path(
-    get, path = "/v1/events", tag = "events", params(EventParams),
+    get, path = "/v1/events", params(EventParams),
     responses((status = 200, content((EventList = "application/json"), (String = "text/event-stream")))),
 )]
 async fn of_workspace(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
+    call: Call<Read>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let scope = Scope { workspace: caller.workspace().to_string(), sandbox: None };
-    answer(&app, scope, &params, &headers)
+    let scope = Scope { workspace: call.workspace().to_string(), sandbox: None };
+    answer(&call.app, scope, &params, &headers)
 }
 
 /// The sandbox or workspace whose events are requested.
@@ -89,41 +74,16 @@ impl Scope {
 fn answer(app: &Arc<App>, scope: Scope, params: &EventParams, headers: &HeaderMap) -> Result<Response, ApiError> {
     // Subscribe before reading the stored events, so that none is missed.
     let live = app.engine.events().subscribe();
-    let seen: Option<i64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let old = match seen {
+    let old = match sse::last_event_id(headers) {
         Some(number) => scope.after(app, number)?,
         None => scope.newest(app, params.tail())?,
     };
     if !params.follows() {
-        return Ok(Json(EventList { events: old.into_iter().map(IntoWire::into_wire).collect() }).into_response());
+        return Ok(Json(EventList { events: old.into_wire() }).into_response());
     }
-    Ok(sse::endless(app.closing(), move |events| follow(scope, old, live, events)))
-}
-
-async fn follow(
-    scope: Scope,
-    old: Vec<Event>,
-    mut live: broadcast::Receiver<Event>,
-    events: Events,
-) -> Result<(), Gone> {
-    let mut last = old.last().map_or(0, |event| event.number);
-    for event in old {
-        send(&events, event).await?;
-    }
-    loop {
-        match live.recv().await {
-            Ok(event) if scope.holds(&event) && event.number > last => {
-                last = event.number;
-                send(&events, event).await?;
-            }
-            Ok(_) => {}
-            // The client reads too slowly. It is disconnected, and resumes from its last id without missing an event.
-            Err(_) => return Ok(()),
-        }
-    }
-}
-
-async fn send(events: &Events, event: Event) -> Result<(), Gone> {
-    let view = event.into_wire();
-    events.send_with_id(view.number.unsigned_abs(), "event", &view).await
+    Ok(sse::endless(app.closing(), move |events| {
+        sse::follow(events, old, live, move |event: Event| {
+            scope.holds(&event).then(|| (event.number.unsigned_abs(), event.into_wire()))
+        })
+    }))
 }

@@ -1,24 +1,13 @@
 //! Commands whose response comes when they have ended.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use sandling_engine::Sandbox;
 use sandling_protocol::ExitReason;
 use sandling_wire::{Detached, ErrorBody, ExecRequest, ExecResult};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
-use crate::context::RequestContext;
 use crate::convert::exec::exec_result;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
 use crate::follow;
 use crate::idempotency::{Answer, IdempotentRequest};
+use crate::prelude::*;
 use crate::recorder::Recorder;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -31,42 +20,26 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// command; the response is then a 504 with the output so far. An `Idempotency-Key` makes a retry safe: the same key
 /// returns the same response and runs nothing again.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/exec", tag = "exec", request_body = ExecRequest,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
+    post, path = "/v1/sandboxes/{id}/exec", request_body = ExecRequest,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
     responses(
         (status = 200, body = ExecResult),
         (status = 202, body = Detached),
         (status = 504, description = "The timeout was reached; with the output so far", body = ErrorBody),
     ),
 )]
-async fn run(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    headers: HeaderMap,
-    body: JsonBody<ExecRequest>,
-) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
+async fn run(call: SandboxCall<Run>, headers: HeaderMap, body: JsonBody<ExecRequest>) -> Result<Response, ApiError> {
+    let (app, context, sandbox, workspace) = (&call.app, &call.context, &call.sandbox, call.workspace());
     let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
-    let idempotent = IdempotentRequest {
-        app: &app,
-        context: &context,
-        workspace: caller.workspace(),
-        headers: &headers,
-        route: &route,
-        body: &body.bytes,
-    };
-    let (app, context) = (&app, &context);
-    idempotent
+    IdempotentRequest { app, context, workspace, headers: &headers, route: &route, body: &body.bytes }
         .answer(|mark| async move {
             let recorder = Recorder::new(app, context, sandbox.id(), body.value.text());
             if body.value.detached.unwrap_or_default() {
-                let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
+                let detached = follow::detach(app, sandbox, body.value, recorder).await?;
                 mark.made(&detached.id);
                 return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
             }
-            wait(app, &sandbox, body.value, recorder).await
+            wait(app, sandbox, body.value, recorder).await
         })
         .await
 }

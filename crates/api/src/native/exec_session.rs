@@ -10,32 +10,23 @@
 //! `{"error":"…","code":"…","status":N}`, whose status is the one of any other
 //! route. A client that goes away hangs up a terminal; any other command runs on.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket};
-use axum::http::StatusCode;
-use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use sandling_engine::{Cause, Execution, Output, RunError, RunSpec, Sandbox, StreamSender, scan};
 use sandling_protocol::{Part, Program, Stdin};
 use sandling_wire::{SessionInput, SessionStart};
 use serde_json::{Value, json};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use tracing::Instrument;
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
 use crate::closing::Closing;
-use crate::context::RequestContext;
 use crate::convert::exec::run_spec;
-use crate::convert::{IntoEngine, IntoWire};
-use crate::error::ApiError;
-use crate::extract::Parts;
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::socket::{self, Upgrade};
+use crate::telemetry::socket_span;
 use crate::{audit, follow};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -43,7 +34,6 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// The first message holds the code, each byte of which may take six in JSON.
 const MAX_START: usize = 8 * 1024 * 1024;
-const HANGUP: i32 = 1;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 
@@ -55,71 +45,73 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 ///
 /// A WebSocket. The first message names the command; then stdin, stdout and stderr are binary messages.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/exec/session", tag = "exec", params(("id" = String, Path)),
+    get, path = "/v1/sandboxes/{id}/exec/session",
     responses((status = 101, description = "The command's input and output")),
 )]
-async fn session(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    Upgrade(upgrade): Upgrade,
-) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
-    let session = Session { app, context, sandbox };
-    Ok(upgrade.max_message_size(MAX_START).on_upgrade(move |socket| session.serve(socket)))
+async fn session(call: SandboxCall<Run>, Upgrade(upgrade): Upgrade) -> Result<Response, ApiError> {
+    let (session, span) = (Session(call), socket_span());
+    let serve = move |socket| session.serve(socket).instrument(span);
+    let opened = upgrade.max_message_size(MAX_START).on_upgrade(serve);
+    Ok(audit::logs_each_command(opened))
 }
 
-struct Session {
-    app: Arc<App>,
-    context: RequestContext,
-    sandbox: Arc<Sandbox>,
-}
+struct Session(SandboxCall<Run>);
 
 impl Session {
     async fn serve(self, mut socket: WebSocket) {
         let Ok(Some(start)) = tokio::time::timeout(START_WITHIN, first(&mut socket)).await else { return };
-        let started = match start {
-            Ok(start) => self.start(start).await,
-            Err(error) => Err(error),
+        let (app, context, id) = (&self.0.app, &self.0.context, self.0.sandbox.id().as_str());
+        let mut intent = None;
+        let started = match (start, audit::begin_command(app, context, id)) {
+            (Ok(start), Ok(begun)) => {
+                intent = begun;
+                self.start(start).await
+            }
+            (Err(error), _) | (_, Err(error)) => Err(error),
         };
-        let (id, error) = (self.sandbox.id().as_str(), started.as_ref().err());
-        audit::record_command(&self.app, &self.context, audit::EXEC_SESSION, id, error);
+        audit::record_command(app, context, id, started.as_ref().err(), intent);
         match started {
-            Err(error) => socket::last_words(&mut socket, &refusal(&error)).await,
-            Ok(running) => running.serve(socket, self.app.closing()).await,
+            Err(error) => socket::send_and_close(&mut socket, &refusal(&error)).await,
+            Ok(running) => running.serve(socket, self.0.app.closing()).await,
         }
     }
 
     async fn start(&self, start: SessionStart) -> Result<Running, ApiError> {
         let text = start.run.text();
-        let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), text.clone());
+        let recorder = Recorder::new(&self.0.app, &self.0.context, self.0.sandbox.id(), text.clone());
         let terminal = start.terminal.map(IntoEngine::into_engine);
         // Output is streamed and not collected, so it needs no limit.
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
         let mut spec = run_spec(request)?;
-        self.sandbox.info().settings.process.fill(&mut spec);
+        self.0.sandbox.info().settings.process.fill(&mut spec);
         let output_limit = output_limit.unwrap_or(spec.output_limit);
         let closed = start.closed_stdin.unwrap_or_default() && stdin.is_none();
         let spec = RunSpec { stdin: if closed { Stdin::Closed } else { Stdin::Open }, terminal, output_limit, ..spec };
         if advise {
             self.advise(&spec)?;
         }
-        self.app.engine.before(&self.sandbox, Cause::Exec, &text).await?;
-        let mut execution = self.sandbox.run(spec)?;
+        self.0.app.engine.before(&self.0.sandbox, Cause::Exec, &text).await?;
+        let mut execution = self.0.sandbox.run(spec)?;
         let (pid, existing) = follow::first(&mut execution).await?;
         let greeting = json!({ "start": { "id": execution.id(), "pid": pid, "existing": existing } });
-        Ok(Running { sandbox: self.sandbox.clone(), hang_up: terminal.is_some(), execution, greeting, stdin, recorder })
+        Ok(Running {
+            sandbox: self.0.sandbox.clone(),
+            hang_up: terminal.is_some(),
+            execution,
+            greeting,
+            stdin,
+            recorder,
+        })
     }
 
     /// Writes risky patterns in the code to the sandbox's events.
     fn advise(&self, spec: &RunSpec) -> Result<(), ApiError> {
         let Program::Code { language, .. } = &spec.program else { return Ok(()) };
-        let workspace = self.sandbox.info().workspace;
+        let workspace = self.0.sandbox.info().workspace;
         for finding in scan::scan(*language, &String::from_utf8_lossy(&spec.code)) {
             let finding = serde_json::to_value(&finding).unwrap_or_default();
-            self.app.engine.events().record(self.sandbox.id(), &workspace, "advice", finding)?;
+            self.0.app.engine.events().record(self.0.sandbox.id(), &workspace, "advice", finding)?;
         }
         Ok(())
     }
@@ -175,12 +167,9 @@ impl Running {
             () = input.take_all(self.stdin, &mut stream) => Over::Cut,
         };
         if self.hang_up && matches!(ended, Over::Cut) {
-            // Both are harmless for a shell that has ended. One that is about to wait for a key may notice the signal
-            // only when a key comes.
-            let _ = self.execution.signal(HANGUP).await;
-            let _ = self.execution.stdin().finish();
+            self.execution.hang_up().await;
         }
-        socket::hear_out(&mut stream).await;
+        socket::wait_for_close(&mut stream).await;
     }
 }
 
@@ -224,7 +213,7 @@ fn message(output: Result<Output, RunError>, recorder: &mut Recorder) -> Option<
     match output {
         Ok(Output::Started { .. }) => None,
         Ok(Output::Bytes { part, bytes, .. }) => {
-            recorder.heard(&bytes);
+            recorder.record(&bytes);
             let mut framed = Vec::with_capacity(bytes.len() + 1);
             framed.push(if part == Part::Stderr { STDERR } else { STDOUT });
             framed.extend(bytes);

@@ -1,23 +1,12 @@
 //! Commands whose output is streamed.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use sandling_engine::{Execution, Sandbox};
 use sandling_wire::ExecRequest;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::execs;
-use crate::app::App;
-use crate::auth::{Caller, Run};
-use crate::context::RequestContext;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
 use crate::follow::{self, Relay};
 use crate::idempotency::{Begun, IdempotentRequest, replayed};
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::sse;
 
@@ -31,22 +20,14 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// the timeout was reached. The command continues if the client disconnects; attach to it by its id. An
 /// `Idempotency-Key` makes a retry safe: the same key follows the same command from its first output.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/exec/stream", tag = "exec", request_body = ExecRequest,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
+    post, path = "/v1/sandboxes/{id}/exec/stream", request_body = ExecRequest,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
-async fn run(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    headers: HeaderMap,
-    body: JsonBody<ExecRequest>,
-) -> Result<Response, ApiError> {
-    let sandbox = &caller.sandbox(&app, &id).await?;
+async fn run(call: SandboxCall<Run>, headers: HeaderMap, body: JsonBody<ExecRequest>) -> Result<Response, ApiError> {
+    let (app, context, sandbox, workspace) = (&call.app, &call.context, &call.sandbox, call.workspace());
     let JsonBody { value: mut request, bytes } = body;
     let route = format!("POST /v1/sandboxes/{}/exec/stream", sandbox.id());
-    let (app, context, workspace) = (&app, &context, caller.workspace());
     let idempotent = IdempotentRequest { app, context, workspace, headers: &headers, route: &route, body: &bytes };
     let timeout_seconds = request.timeout_seconds;
     let exec = request.id.get_or_insert_with(sandling_service::random::hex::<16>).clone();

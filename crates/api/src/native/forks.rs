@@ -1,20 +1,12 @@
 //! Forks: copies of a running sandbox, and the choice of one of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use sandling_engine::{EndReason, FORK_TREE, SandboxId, SandboxInfo};
+use sandling_engine::{EndReason, SandboxId, SandboxInfo};
 use sandling_wire::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::convert::fork::{Usual, fork_spec, fork_view};
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::convert::fork::{DefaultCount, fork_spec, fork_view};
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -29,32 +21,22 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// The children have its memory, disk, processes and live interpreters. Each child gets its own random seed, clock and
 /// names, and proves it before the response.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/fork", tag = "forks", params(("id" = String, Path)),
-    request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
+    post, path = "/v1/sandboxes/{id}/fork", request_body = Option<ForkRequest>,
+    responses((status = 201, body = ForkView)),
 )]
-async fn fork(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<ForkRequest>,
-) -> Result<(StatusCode, Json<ForkView>), ApiError> {
-    make(&app, &caller, &id, body.value, Usual::One).await
+async fn fork(call: Call<Run>, body: JsonBody<ForkRequest>) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    make(&call.app, &call.caller, &call.item, body.value, DefaultCount::One).await
 }
 
 /// Copy a running sandbox several times
 ///
 /// All children start from the same moment.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/fork-tree", tag = "forks", params(("id" = String, Path)),
-    request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
+    post, path = "/v1/sandboxes/{id}/fork-tree", request_body = Option<ForkRequest>,
+    responses((status = 201, body = ForkView)),
 )]
-async fn fork_tree(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<ForkRequest>,
-) -> Result<(StatusCode, Json<ForkView>), ApiError> {
-    make(&app, &caller, &id, body.value, Usual::Tree).await
+async fn fork_tree(call: Call<Run>, body: JsonBody<ForkRequest>) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    make(&call.app, &call.caller, &call.item, body.value, DefaultCount::Tree).await
 }
 
 async fn make(
@@ -62,7 +44,7 @@ async fn make(
     caller: &Caller<Run>,
     id: &str,
     request: ForkRequest,
-    usual: Usual,
+    usual: DefaultCount,
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
@@ -74,17 +56,12 @@ async fn make(
 ///
 /// With `cleanup_siblings`, the other children of the same fork are ended. The child itself does not change.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/promote", tag = "forks", params(("id" = String, Path)),
-    request_body = Option<PromoteRequest>, responses((status = 200, body = PromoteView)),
+    post, path = "/v1/sandboxes/{id}/promote", request_body = Option<PromoteRequest>,
+    responses((status = 200, body = PromoteView)),
 )]
-async fn promote(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<PromoteRequest>,
-) -> Result<Json<PromoteView>, ApiError> {
-    app.engine.settled().await;
-    let winner = caller.sandbox(&app, &id).await?.info();
+async fn promote(call: SandboxCall<Run>, body: JsonBody<PromoteRequest>) -> Result<Json<PromoteView>, ApiError> {
+    call.app.engine.settled().await;
+    let winner = call.sandbox.info();
     let own = tree_of(&winner).ok_or_else(|| ApiError::conflict("not_a_fork", "this sandbox is no child of a fork"))?;
     let tree_id = body.value.tree_id.filter(|tree| !tree.is_empty()).unwrap_or_else(|| own.to_owned());
     if tree_id != own {
@@ -93,11 +70,11 @@ async fn promote(
     let mut view =
         PromoteView { winner: winner.id.to_string(), tree_id, deleted: Vec::new(), failures: BTreeMap::new() };
     if body.value.cleanup_siblings {
-        for sibling in app.engine.list_of(caller.workspace().as_str()) {
+        for sibling in call.app.engine.list_of(call.workspace().as_str()) {
             if sibling.id == winner.id || tree_of(&sibling) != Some(&view.tree_id) {
                 continue;
             }
-            let Some(sandbox) = app.engine.find(caller.workspace().as_str(), &sibling.id).await else { continue };
+            let Some(sandbox) = call.app.engine.find(call.workspace().as_str(), &sibling.id).await else { continue };
             match sandbox.end(EndReason::Requested).await {
                 Ok(()) => view.deleted.push(sibling.id.to_string()),
                 Err(error) => drop(view.failures.insert(sibling.id.to_string(), error.to_string())),
@@ -108,29 +85,22 @@ async fn promote(
 }
 
 fn tree_of(info: &SandboxInfo) -> Option<&str> {
-    info.metadata.get(FORK_TREE).map(String::as_str)
+    info.fork.as_ref().map(|place| place.tree.as_str())
 }
 
 /// List the relatives of a sandbox
 ///
 /// The sandbox and all living sandboxes with the same first ancestor. Those in between may have ended.
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/family", tag = "forks", params(("id" = String, Path)),
-    responses((status = 200, body = Vec<RelativeView>)),
-)]
-async fn family(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-) -> Result<Json<Vec<RelativeView>>, ApiError> {
-    app.engine.settled().await;
-    let sandbox = caller.sandbox(&app, &id).await?.info();
-    let all = app.engine.list_of(caller.workspace().as_str());
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/family", responses((status = 200, body = Vec<RelativeView>)))]
+async fn family(call: SandboxCall<Read>) -> Result<Json<Vec<RelativeView>>, ApiError> {
+    call.app.engine.settled().await;
+    let sandbox = call.sandbox.info();
+    let all = call.app.engine.list_of(call.workspace().as_str());
     let mut parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();
-    let own = root(&app, &mut parents, &sandbox.id)?;
+    let own = root(&call.app, &mut parents, &sandbox.id)?;
     let mut relatives = Vec::new();
     for info in all {
-        if root(&app, &mut parents, &info.id)? == own {
+        if root(&call.app, &mut parents, &info.id)? == own {
             relatives.push(RelativeView {
                 id: info.id.to_string(),
                 parent_id: info.parent.as_ref().map(ToString::to_string),

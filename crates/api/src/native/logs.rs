@@ -1,21 +1,14 @@
 //! The console of a sandbox.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
 use sandling_engine::Sandbox;
 use sandling_wire::Flag;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read};
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
+use crate::prelude::*;
 use crate::sse::{self, Events, Gone};
 use crate::text::{Decoder, lossy};
 
@@ -53,20 +46,14 @@ pub(crate) enum StreamName {
 /// The newest part as text; with `follow`, events whose data is `{"line": "..."}`. A hibernated sandbox is woken and
 /// has a new console.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/logs", tag = "logs", params(("id" = String, Path), LogParams),
+    get, path = "/v1/sandboxes/{id}/logs", params(LogParams),
     responses((status = 200, content((String = "text/plain"), (String = "text/event-stream")))),
 )]
-async fn logs(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-    Params(params): Params<LogParams>,
-) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
-    let printed = sandbox.console().await?;
+async fn logs(call: SandboxCall<Read>, Params(params): Params<LogParams>) -> Result<Response, ApiError> {
+    let printed = call.sandbox.console().await?;
     if params.follow.is_some_and(Flag::is_set) {
         let from = (printed.len() - last_lines(&printed, params.tail).len()) as u64;
-        return Ok(sse::endless(app.closing(), move |events| follow(sandbox, from, events)));
+        return Ok(sse::endless(call.app.closing(), move |events| follow(call.sandbox, from, events)));
     }
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     let text = lossy(last_lines(&printed, params.tail).to_vec());

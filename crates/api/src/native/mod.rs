@@ -1,5 +1,7 @@
 //! Our own API: one file per resource, and the document that describes them.
 
+mod actions;
+pub(crate) mod agent_runs;
 pub(crate) mod audit;
 pub(crate) mod context_forks;
 pub(crate) mod diff;
@@ -10,10 +12,13 @@ pub(crate) mod exec_session;
 pub(crate) mod exec_stream;
 pub(crate) mod execs;
 pub(crate) mod files;
+pub(crate) mod files_archive;
 pub(crate) mod files_change;
 pub(crate) mod files_content;
 pub(crate) mod forks;
 pub(crate) mod health;
+pub(crate) mod host;
+pub(crate) mod images;
 pub(crate) mod lifecycle;
 pub(crate) mod logs;
 pub(crate) mod me;
@@ -26,6 +31,7 @@ pub(crate) mod preview;
 pub(crate) mod quota;
 pub(crate) mod repl;
 mod router;
+pub(crate) mod run_code;
 pub(crate) mod sandboxes;
 pub(crate) mod secrets;
 pub(crate) mod snapshot_files;
@@ -36,8 +42,10 @@ pub(crate) mod terminal;
 pub(crate) mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod volumes;
+pub(crate) mod webhooks;
 pub(crate) mod workspaces;
 
+pub(crate) use actions::ACTIONS;
 pub(crate) use document::openapi;
 pub use document::openapi_json;
 pub(crate) use router::routes;

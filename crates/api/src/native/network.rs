@@ -1,25 +1,13 @@
 //! The network policy of a sandbox, and the decisions of its gateway.
 
-use std::sync::Arc;
-
-use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use sandling_engine::NetworkChange;
 use sandling_engine::network::{Before, NetworkEvent};
-use sandling_engine::{NetworkChange, Sandbox};
 use sandling_wire::{EventParams, NetworkEventList, NetworkRequest, NetworkView};
-use tokio::sync::broadcast;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::convert::IntoWire;
 use crate::convert::network::network_change;
 use crate::convert::network_view::network_view;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Params, Parts};
-use crate::sse::{self, Events, Gone};
+use crate::prelude::*;
+use crate::sse;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(get, set, clear)).routes(routes!(events))
@@ -29,16 +17,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 ///
 /// Its own policy or the default that applies (`from`), and the binding policy of the workspace. Also the counters of
 /// its gateway and, in the mode `learn`, the allow-list of what was used.
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
-    responses((status = 200, body = NetworkView)),
-)]
-async fn get(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-) -> Result<Json<NetworkView>, ApiError> {
-    Ok(Json(network_view(&*caller.sandbox(&app, &id).await?)))
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/network", responses((status = 200, body = NetworkView)))]
+async fn get(call: SandboxCall<Read>) -> Result<Json<NetworkView>, ApiError> {
+    Ok(Json(network_view(&call.sandbox)))
 }
 
 /// Change what a sandbox may reach
@@ -50,34 +31,21 @@ async fn get(
 /// without the guest. If the guest does not respond, the response is 409 `guest_not_told` and says what is missing: the
 /// new secrets were not attached, or the gateway refuses TLS.
 #[utoipa::path(
-    put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
-    request_body = NetworkRequest, responses((status = 200, body = NetworkView)),
+    put, path = "/v1/sandboxes/{id}/network", request_body = NetworkRequest,
+    responses((status = 200, body = NetworkView)),
 )]
-async fn set(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<NetworkRequest>,
-) -> Result<Json<NetworkView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.change_network(network_change(body.value)?).await?;
-    Ok(Json(network_view(&sandbox)))
+async fn set(call: SandboxCall<Run>, body: JsonBody<NetworkRequest>) -> Result<Json<NetworkView>, ApiError> {
+    call.sandbox.change_network(network_change(body.value)?).await?;
+    Ok(Json(network_view(&call.sandbox)))
 }
 
 /// Return a sandbox to the defaults
 ///
 /// Removes its own policy and limits at once, also for open connections. Secrets and the group stay.
-#[utoipa::path(
-    delete, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
-    responses((status = 204)),
-)]
-async fn clear(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<StatusCode, ApiError> {
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/network", responses((status = 204)))]
+async fn clear(call: SandboxCall<Run>) -> Result<StatusCode, ApiError> {
     let change = NetworkChange { before: Before::Forgotten, ..NetworkChange::default() };
-    caller.sandbox(&app, &id).await?.change_network(change).await?;
+    call.sandbox.change_network(change).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -86,57 +54,29 @@ async fn clear(
 /// DNS queries, connections and requests, each allowed or refused with the reason. The newest thousand are stored. With
 /// `follow`, an event stream.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/network/events", tag = "network", params(("id" = String, Path), EventParams),
+    get, path = "/v1/sandboxes/{id}/network/events", params(EventParams),
     responses((status = 200, content((NetworkEventList = "application/json"), (String = "text/event-stream")))),
 )]
 async fn events(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
+    call: SandboxCall<Read>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
     // Subscribe before reading the stored events, so that none is missed.
-    let live = sandbox.subscribe_network();
-    let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let live = call.sandbox.subscribe_network();
+    let seen = sse::last_event_id(&headers);
     let most = if seen.is_some() { usize::MAX } else { params.tail() as usize };
-    let old = sandbox.network_events(seen.unwrap_or_default(), most);
+    let old = call.sandbox.network_events(seen.unwrap_or_default(), most);
     if !params.follows() {
-        let events = old.into_iter().map(IntoWire::into_wire).collect();
+        let events = old.into_wire();
         return Ok(Json(NetworkEventList { events }).into_response());
     }
-    Ok(sse::endless(app.closing(), move |events| follow(sandbox, old, live, events)))
-}
-
-/// Ends with the sandbox, or if the client reads too slowly; the client then reconnects with its last id.
-async fn follow(
-    sandbox: Arc<Sandbox>,
-    old: Vec<NetworkEvent>,
-    mut live: broadcast::Receiver<NetworkEvent>,
-    events: Events,
-) -> Result<(), Gone> {
-    let mut last = old.last().map_or(0, |event| event.number);
-    for event in old {
-        send(&events, event).await?;
-    }
-    loop {
-        let event = tokio::select! {
-            event = live.recv() => event,
-            _ = sandbox.ended() => return Ok(()),
-        };
-        match event {
-            Ok(event) if event.number > last => {
-                last = event.number;
-                send(&events, event).await?;
-            }
-            Ok(_) => {}
-            Err(_) => return Ok(()),
+    Ok(sse::endless(call.app.closing(), move |events| async move {
+        let view = |event: NetworkEvent| Some((event.number, event.into_wire()));
+        tokio::select! {
+            biased;
+            end = sse::follow(events, old, live, view) => end,
+            _ = call.sandbox.ended() => Ok(()),
         }
-    }
-}
-
-async fn send(events: &Events, event: NetworkEvent) -> Result<(), Gone> {
-    let view = event.into_wire();
-    events.send_with_id(view.number, "event", &view).await
+    }))
 }

@@ -1,20 +1,11 @@
 //! Default network policies of workspaces and templates, and binding policies.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use sandling_wire::{NetworkDefaultView, NetworkRequest};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::templates::find;
-use crate::app::App;
-use crate::auth::{Admin, Caller, Read};
-use crate::convert::IntoWire;
 use crate::convert::network::network_default;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_workspace, set_of_workspace, remove_of_workspace)).routes(routes!(
@@ -28,7 +19,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 ///
 /// It applies to sandboxes without a policy of their own whose template has no default. If it is `binding`, it limits
 /// all sandboxes of the workspace.
-#[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
+#[utoipa::path(get, path = "/v1/network", responses((status = 200, body = NetworkDefaultView)))]
 async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
     Ok(Json(app.engine.networks().default_of(caller.workspace().as_str(), None)?.into_wire()))
 }
@@ -39,21 +30,19 @@ async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Resu
 /// policy replaces the old one completely. A default cannot attach secrets. With `binding`, it also limits sandboxes
 /// that have their own policy.
 #[utoipa::path(
-    put, path = "/v1/network", tag = "network", request_body = NetworkRequest,
-    responses((status = 200, body = NetworkDefaultView)),
+    put, path = "/v1/network", request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
 )]
 async fn set_of_workspace(
-    State(app): State<Arc<App>>,
-    caller: Caller<Admin>,
+    call: Call<Admin>,
     body: JsonBody<NetworkRequest>,
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
-    set(&app, caller.workspace().as_str(), None, body.value)
+    set(&call.app, call.workspace().as_str(), None, body.value)
 }
 
 /// Remove the workspace's network default
 ///
 /// Sandboxes that it applied to reach nothing from now on, and nothing is binding.
-#[utoipa::path(delete, path = "/v1/network", tag = "network", responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/network", responses((status = 204)))]
 async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<StatusCode, ApiError> {
     app.engine.networks().remove_default(caller.workspace().as_str(), None)?;
     Ok(StatusCode::NO_CONTENT)
@@ -63,53 +52,37 @@ async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>)
 ///
 /// It applies to this workspace's sandboxes of the template that have no policy of their own, before the workspace's
 /// default.
-#[utoipa::path(
-    get, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
-    responses((status = 200, body = NetworkDefaultView)),
-)]
-async fn of_template(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(name): Parts<String>,
-) -> Result<Json<NetworkDefaultView>, ApiError> {
-    let workspace = caller.workspace().as_str();
-    find(&app, workspace, &name)?;
-    Ok(Json(app.engine.networks().default_of(workspace, Some(&name))?.into_wire()))
+#[utoipa::path(get, path = "/v1/templates/{name}/network", responses((status = 200, body = NetworkDefaultView)))]
+async fn of_template(call: Call<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
+    let workspace = call.workspace().as_str();
+    find(&call.app, workspace, &call.item)?;
+    Ok(Json(call.app.engine.networks().default_of(workspace, Some(&call.item))?.into_wire()))
 }
 
 /// Set a template's network default
 ///
 /// The change applies at once, and absent fields stay unchanged. It cannot be binding.
 #[utoipa::path(
-    put, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
-    request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
+    put, path = "/v1/templates/{name}/network", request_body = NetworkRequest,
+    responses((status = 200, body = NetworkDefaultView)),
 )]
 async fn set_of_template(
-    State(app): State<Arc<App>>,
-    caller: Caller<Admin>,
-    Parts(name): Parts<String>,
+    call: Call<Admin>,
     body: JsonBody<NetworkRequest>,
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
-    let workspace = caller.workspace().as_str();
-    find(&app, workspace, &name)?;
-    set(&app, workspace, Some(&name), body.value)
+    let workspace = call.workspace().as_str();
+    find(&call.app, workspace, &call.item)?;
+    set(&call.app, workspace, Some(&call.item), body.value)
 }
 
 /// Remove a template's network default
 ///
 /// The workspace's default applies from now on.
-#[utoipa::path(
-    delete, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
-    responses((status = 204)),
-)]
-async fn remove_of_template(
-    State(app): State<Arc<App>>,
-    caller: Caller<Admin>,
-    Parts(name): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    let workspace = caller.workspace().as_str();
-    find(&app, workspace, &name)?;
-    app.engine.networks().remove_default(workspace, Some(&name))?;
+#[utoipa::path(delete, path = "/v1/templates/{name}/network", responses((status = 204)))]
+async fn remove_of_template(call: Call<Admin>) -> Result<StatusCode, ApiError> {
+    let workspace = call.workspace().as_str();
+    find(&call.app, workspace, &call.item)?;
+    call.app.engine.networks().remove_default(workspace, Some(&call.item))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,14 +1,12 @@
 //! The document that describes the API.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use utoipa_axum::router::OpenApiRouter;
 
 use super::document::openapi_json;
-use crate::app::App;
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().route("/openapi.json", get(document))

@@ -1,26 +1,18 @@
 //! Previews: tokens for them, and the three ways to reach one.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{self, HeaderValue, StatusCode, header};
+use axum::http::{self, HeaderValue, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use axum::{Extension, Json};
 use jiff::{SignedDuration, Timestamp};
 use sandling_engine::SandboxId;
 use sandling_service::PreviewToken;
 use sandling_wire::{CreatePreview, PreviewView};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
-use crate::context::RequestContext;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 use crate::preview::host::{self, Origin};
+use crate::preview::page::ErrorForm;
 use crate::preview::{authorize, proxy};
 
 const DEFAULT_TTL: u64 = 3600;
@@ -43,33 +35,28 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 ///
 /// It opens one port of one sandbox until it expires or is revoked.
 #[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/preview-token", tag = "previews", params(("id" = String, Path)),
-    request_body = CreatePreview,
+    post, path = "/v1/sandboxes/{id}/preview-token", request_body = CreatePreview,
     responses((status = 201, body = PreviewView)),
 )]
 async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
+    call: SandboxCall<Run>,
     origin: Origin,
     body: JsonBody<CreatePreview>,
 ) -> Result<(StatusCode, Json<PreviewView>), ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
     let request = checked(body.value)?;
     let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL);
     let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
     let token = PreviewToken {
         id: sandling_service::random::hex::<8>(),
-        origin: caller.principal.token_prefix.clone(),
-        workspace: caller.workspace().to_string(),
-        sandbox: sandbox.id().to_string(),
+        origin: call.caller.principal.token_prefix.clone(),
+        workspace: call.workspace().to_string(),
+        sandbox: call.sandbox.id().to_string(),
         port: request.port,
         paths: request.paths.unwrap_or_default(),
         expires_unix: expires.as_second(),
     };
-    context.made(&token.id);
-    let signed = app.service.previews.issue(caller.workspace(), &token)?;
+    call.context.made(&token.id);
+    let signed = call.app.service.previews.issue(call.workspace(), &token)?;
     Ok((StatusCode::CREATED, Json(view(&origin, token, signed))))
 }
 
@@ -105,17 +92,10 @@ fn view(origin: &Origin, token: PreviewToken, signed: String) -> PreviewView {
 /// Revoke a preview token
 ///
 /// By its id, or by the token itself.
-#[utoipa::path(
-    delete, path = "/v1/preview-tokens/{token}", tag = "previews", params(("token" = String, Path)),
-    responses((status = 204)),
-)]
-async fn revoke(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(token): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    app.service.previews.revoke(caller.workspace(), &token)?;
-    app.end_unauthorized();
+#[utoipa::path(delete, path = "/v1/preview-tokens/{token}", responses((status = 204)))]
+async fn revoke(call: Call<Run>) -> Result<StatusCode, ApiError> {
+    call.app.service.previews.revoke(call.workspace(), &call.item)?;
+    call.app.end_unauthorized();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -128,25 +108,35 @@ struct Target {
 
 /// `/v1/sandboxes/{id}/proxy/{port}/…`, with an API token or a preview token.
 async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let form = ErrorForm::of(request.headers());
+    forward_by_path(&app, request).await.map_err(|error| form.apply(error))
+}
+
+async fn forward_by_path(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let target = direct(parts.uri.path())?;
-    let passed = authorize::pass(&app, &parts, &target.sandbox, target.port, &target.rest).await?;
+    let passed = authorize::authorize(app, &parts, &target.sandbox, target.port, &target.rest).await?;
     let request = moved(parts, body, &target.rest)?;
-    sandboxed(proxy::forward(&app, &passed.sandbox, target.port, request).await?)
+    sandboxed(proxy::forward(app, &passed.sandbox, target.port, request).await?)
 }
 
 /// `/v1/p/{token}/…`, for a link without any other token.
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let form = ErrorForm::of(request.headers());
+    forward_by_token(&app, request).await.map_err(|error| form.apply(error))
+}
+
+async fn forward_by_token(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let (token, target) = signed(&app, parts.uri.path())?;
+    let (token, target) = signed(app, parts.uri.path())?;
     if let Some(context) = parts.extensions.get::<RequestContext>() {
         context.came_with_preview(&token);
     }
-    authorize::count_preview(&app, &parts, &token)?;
+    authorize::count_preview(app, &parts, &token)?;
     let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
     let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
     let request = moved(parts, body, &target.rest)?;
-    sandboxed(proxy::forward(&app, &sandbox, target.port, request).await?)
+    sandboxed(proxy::forward(app, &sandbox, target.port, request).await?)
 }
 
 /// `{port}-{id}.…`: every port has its own host. Requests to all other hosts go to the API.
@@ -155,11 +145,12 @@ pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next:
     let Some((port, id)) = place.filter(|_| request.extensions().get::<host::Claimed>().is_none()) else {
         return next.run(request).await;
     };
+    let form = ErrorForm::of(request.headers());
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let passed = match authorize::pass(&app, &parts, &id, port, &path).await {
+    let passed = match authorize::authorize(&app, &parts, &id, port, &path).await {
         Ok(passed) => passed,
-        Err(error) => return error.into_response(),
+        Err(error) => return form.apply(error).into_response(),
     };
     let request = Request::from_parts(parts, body);
     match proxy::forward(&app, &passed.sandbox, port, request).await {
@@ -169,7 +160,7 @@ pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next:
             }
             response
         }
-        Err(error) => error.into_response(),
+        Err(error) => form.apply(error).into_response(),
     }
 }
 

@@ -1,27 +1,19 @@
 //! Export and import of snapshots, never completely in memory.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use sandling_wire::{ImportParams, SnapshotView, TemplateRequest, TemplateView};
 use tokio::sync::mpsc;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Operator, Run};
-use crate::convert::IntoWire;
 use crate::convert::template::template_view;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Params, Parts};
 use crate::native::snapshots::{check_name, find};
+use crate::prelude::*;
 
 /// Parts of a file that are in transit.
 const UNDER_WAY: usize = 8;
@@ -38,17 +30,13 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// A compressed file with checksums that contains everything the snapshot needs. It can be imported on any host with
 /// the same accelerator, CPU model and emulator. It contains the sandbox's whole memory.
 #[utoipa::path(
-    get, path = "/v1/snapshots/{id}/export", tag = "snapshots", params(("id" = String, Path)),
+    get, path = "/v1/snapshots/{id}/export",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-async fn export(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<Response, ApiError> {
-    let snapshot = find(&app, &caller, &id)?;
+async fn export(call: Call<Run>) -> Result<Response, ApiError> {
+    let snapshot = find(&call.app, &call.caller, &call.item)?;
     let (parts, mut receiving) = mpsc::channel(UNDER_WAY);
-    let engine = app.engine.clone();
+    let engine = call.app.engine.clone();
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = io::BufWriter::with_capacity(PART, Outgoing { parts: parts.clone() });
         let written = engine.snapshots().export(&snapshot, &mut out);
@@ -81,24 +69,24 @@ async fn export(
 /// host. The emulator reads the device state without further checks, so the token must be an operator's: import only
 /// what you trust.
 #[utoipa::path(
-    post, path = "/v1/snapshots/import", tag = "snapshots", params(ImportParams),
+    post, path = "/v1/snapshots/import", params(ImportParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = SnapshotView)),
 )]
 async fn import(
-    State(app): State<Arc<App>>,
-    caller: Caller<Operator>,
+    call: Call<Operator>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(params.name)?;
     // The content is compressed, so this is a lower bound.
-    let place = app
+    let place = call
+        .app
         .service
         .sandboxes
-        .reserve_disk(caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
+        .reserve_disk(call.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
     let (parts, receiving) = mpsc::channel(UNDER_WAY);
-    let (engine, workspace) = (app.engine.clone(), caller.workspace().to_string());
+    let (engine, workspace) = (call.app.engine.clone(), call.workspace().to_string());
     let reading = tokio::task::spawn_blocking(move || {
         let incoming = Incoming { parts: receiving, part: Bytes::new(), ended: false };
         engine.snapshots().import(&workspace, name, incoming)
@@ -167,18 +155,16 @@ impl Read for Incoming {
 ///
 /// Its sandboxes start at the moment of the snapshot. The snapshot itself may be deleted afterwards.
 #[utoipa::path(
-    post, path = "/v1/snapshots/{id}/template", tag = "snapshots", params(("id" = String, Path)),
-    request_body = TemplateRequest, responses((status = 201, body = TemplateView)),
+    post, path = "/v1/snapshots/{id}/template", request_body = TemplateRequest,
+    responses((status = 201, body = TemplateView)),
 )]
 async fn template(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
+    call: Call<Run>,
     body: JsonBody<TemplateRequest>,
 ) -> Result<(StatusCode, Json<TemplateView>), ApiError> {
-    let snapshot = find(&app, &caller, &id)?;
-    let workspace = caller.workspace().as_str();
+    let snapshot = find(&call.app, &call.caller, &call.item)?;
+    let workspace = call.workspace().as_str();
     let description = check_name(body.value.description)?.unwrap_or_default();
-    let made = app.engine.template_from_snapshot(workspace, &snapshot, &body.value.name, &description)?;
+    let made = call.app.engine.template_from_snapshot(workspace, &snapshot, &body.value.name, &description)?;
     Ok((StatusCode::CREATED, Json(template_view(workspace, made))))
 }

@@ -1,27 +1,23 @@
 //! Builds of templates.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::Response;
-use axum::{Extension, Json};
-use sandling_engine::{TemplateError, stored_name};
-use sandling_image::{Recipe, RecipeError, TemplateName};
-use sandling_service::{Build, BuildSpec, SaveAs, parse_dockerfile};
-use sandling_wire::{BuildRequest, BuildView, Flag};
+use axum::http::header;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use sandling_image::RecipeError;
+use sandling_service::{
+    Build, CacheUse, DockerfileBuild, DockerfileError, DockerfileOptions, OnFailure, PackageBuild, PackageError,
+    Packages, WorkspaceName, parse_dockerfile, split_requirements,
+};
+use sandling_wire::{BuildRequest, BuildView, Flag, FreedView};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::context::RequestContext;
 use crate::convert::template::build_view;
-use crate::error::ApiError;
-use crate::extract::{self, Params, Parts, too_slow};
+use crate::extract::{self, too_slow};
+use crate::prelude::*;
 use crate::service_refusals::explain;
 use crate::sse::{self, Events, Gone};
 
@@ -36,7 +32,8 @@ const AT_ONCE: usize = 100;
 const STILL_FOR: Duration = Duration::from_secs(60);
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(start)).routes(routes!(list)).routes(routes!(get)).routes(routes!(logs))
+    let router = OpenApiRouter::new().routes(routes!(start)).routes(routes!(upload)).routes(routes!(clear_cache));
+    router.routes(routes!(list)).routes(routes!(get)).routes(routes!(logs))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -52,6 +49,8 @@ struct BuildForm {
     name: Option<String>,
     packages: Option<String>,
     npm: Option<String>,
+    pip: Option<String>,
+    requirements: Option<String>,
     from: Option<String>,
     cpu: Option<u32>,
     memory_mb: Option<u32>,
@@ -59,6 +58,8 @@ struct BuildForm {
     image_ref: Option<String>,
     dockerfile: Option<String>,
     replace: Option<Flag>,
+    target: Option<String>,
+    no_cache: Option<Flag>,
 }
 
 /// Files that a Dockerfile may copy, by their paths.
@@ -66,28 +67,18 @@ type Files = Vec<(String, Bytes)>;
 
 /// Build a template
 ///
-/// Adds Debian and npm packages to a template, or runs the steps of a Dockerfile in a machine and saves it. The
-/// response comes at once, and the build continues.
+/// Adds packages from Debian, npm and PyPI to a built-in template, or runs the steps of a Dockerfile. Both happen in a
+/// machine, which is saved. The response comes at once, and the build continues.
 #[utoipa::path(
-    post, path = "/v1/templates/build", tag = "templates", request_body = BuildRequest,
-    responses((status = 202, body = BuildView)),
+    post, path = "/v1/templates/build", request_body = BuildRequest, responses((status = 202, body = BuildView)),
 )]
-async fn start(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    request: Request,
-) -> Result<(StatusCode, Json<BuildView>), ApiError> {
+async fn start(call: Call<Run>, request: Request) -> Result<(StatusCode, Json<BuildView>), ApiError> {
     let (request, files) = read(request).await?;
-    let workspace = caller.workspace().as_str();
     let build = match text_of(&request)? {
-        Some(text) => from_dockerfile(&app, workspace, &request, &text, files).await?,
-        None => {
-            let name = request.name.clone();
-            app.service.builds.start_packages(workspace, &name, recipe(workspace, request)?, explain)?
-        }
+        Some(text) => from_dockerfile(&call.app, call.workspace(), &request, &text, files).await?,
+        None => call.app.service.builds.start_packages(call.workspace(), package_build(request), explain)?,
     };
-    context.made(&build.id);
+    call.context.made(&build.id);
     Ok((StatusCode::ACCEPTED, Json(build_view(&build))))
 }
 
@@ -96,8 +87,9 @@ fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
     match (&request.dockerfile, &request.image_ref) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(ApiError::bad_request("a template is built from a dockerfile or an image_ref")),
-        _ if request.from.is_some() || !request.packages.is_empty() || !request.npm.is_empty() => {
-            let message = "a Dockerfile says itself what it is made from; leave from, packages and npm out";
+        _ if request.from.is_some() || !packages(request).is_empty() => {
+            let message =
+                "a Dockerfile says itself what it is made from; leave from, packages, npm, pip and requirements out";
             Err(ApiError::bad_request(message))
         }
         (Some(text), None) => Ok(Some(text.clone())),
@@ -107,45 +99,70 @@ fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
 
 async fn from_dockerfile(
     app: &Arc<App>,
-    workspace: &str,
+    workspace: &WorkspaceName,
     request: &BuildRequest,
     text: &str,
     files: Files,
 ) -> Result<Arc<Build>, ApiError> {
     let replaces = request.replace.unwrap_or_default();
-    free_name(app, workspace, &request.name, replaces)?;
-    let file = parse_dockerfile(text)?;
-    let (base, note) = app.service.builds.find_base(workspace, &file.from)?;
-    let env = base.process_defaults().env;
-    let context = if files.is_empty() { None } else { Some(app.service.builds.store_files(workspace, files).await?) };
-    let begun = file.plan(&env, context.as_deref()).map_err(ApiError::from).and_then(|plan| {
-        let build = app.service.builds.register(workspace, &request.name)?;
-        let save_as = SaveAs::Template { name: request.name.clone(), replace: replaces };
-        let (vcpus, memory_mib, disk_mib) = (request.cpu, request.memory_mb, request.disk_mb);
-        let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib, save_as };
-        app.service.builds.start(build.clone(), spec, explain)?;
-        Ok(build)
+    app.service.builds.check_name(workspace, &request.name, replaces)?;
+    // Before the files are stored: most mistakes are in the text.
+    parse_dockerfile(text)?;
+    let secrets = request.secrets.iter().map(|(id, value)| {
+        let wrong = |_| ApiError::bad_request(format!("the secret {id} is not Base64"));
+        Ok((id.clone(), BASE64_STANDARD.decode(value).map_err(wrong)?))
     });
-    if let (Err(_), Some(hash)) = (&begun, &context) {
-        app.service.builds.forget_files(workspace, hash);
-    }
-    begun
+    let secrets = secrets.collect::<Result<_, ApiError>>()?;
+    let context = match &request.context {
+        Some(hash) if !app.service.builds.uploads.has(workspace.as_str(), hash)? => {
+            return Err(ApiError::bad_request("the files of this build were not uploaded"));
+        }
+        Some(hash) => Some(hash.clone()),
+        None if files.is_empty() => None,
+        None => Some(app.service.builds.uploads.store_files(workspace.as_str(), files).await?),
+    };
+    let (build_args, target) = (request.build_args.clone(), request.target.clone());
+    let build = DockerfileBuild {
+        name: request.name.clone(),
+        replace: replaces,
+        text: text.to_owned(),
+        options: DockerfileOptions { build_args, target, context },
+        secrets,
+        cache: cache_use(request),
+        on_failure: on_failure(request),
+        start: request.start.unwrap_or(true),
+        vcpus: request.cpu,
+        memory_mib: request.memory_mb,
+        disk_mib: request.disk_mb,
+    };
+    Ok(app.service.builds.start_dockerfile(workspace, build, explain).await?)
 }
 
-/// Refuses a name that the template could not have in the end.
-fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(), ApiError> {
-    let name: TemplateName = name.parse().map_err(RecipeError::from)?;
-    if sandling_image::resolve(name.as_str()).is_ok() {
-        return Err(TemplateError::Exists(name.to_string()).into());
-    }
-    stored_name(workspace, name.as_str())?;
-    let replaces = replaces && app.engine.snapshots().of_template(workspace, name.as_str())?.is_some();
-    let taken = app.engine.list_templates(workspace)?.iter().any(|template| template.name == name.as_str());
-    if taken && !replaces { Err(TemplateError::Exists(name.to_string()).into()) } else { Ok(()) }
+/// Upload the directory of a Dockerfile
+///
+/// A tar without compression, under a hash of your choice: 16 to 128 hexadecimal digits. A build that names the hash as its
+/// `context` uses the files, and then the server deletes them.
+#[utoipa::path(
+    put, path = "/v1/templates/builds/uploads/{hash}",
+    request_body(content = Vec<u8>, content_type = "application/x-tar"), responses((status = 204)),
+)]
+async fn upload(call: Call<Run>, request: Request) -> Result<StatusCode, ApiError> {
+    let body = request.into_body().into_data_stream();
+    call.app.service.builds.uploads.store(call.workspace().as_str(), &call.item, body).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Remove what builds have cached
+///
+/// Later builds of the workspace run all their steps again.
+#[utoipa::path(delete, path = "/v1/templates/builds/cache", responses((status = 200, body = FreedView)))]
+async fn clear_cache(State(app): State<Arc<App>>, caller: Caller<Run>) -> Result<Json<FreedView>, ApiError> {
+    let freed = app.service.builds.trim_steps(caller.workspace().as_str(), 0, 0).await?;
+    Ok(Json(FreedView { steps: freed.steps as u64, bytes: freed.bytes }))
 }
 
 /// Reads a build request in any of the encodings that the public clients use.
-async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
+pub(crate) async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("multipart/form-data") {
         return parts(request).await;
@@ -224,26 +241,71 @@ fn form(bytes: &[u8]) -> Result<BuildRequest, ApiError> {
         from: form.from,
         packages: listed(form.packages),
         npm: listed(form.npm),
+        pip: form.pip.as_deref().map(split_requirements).unwrap_or_default(),
+        requirements: form.requirements,
         dockerfile: form.dockerfile,
         image_ref: form.image_ref,
         replace: form.replace.map(Flag::is_set),
+        target: form.target,
+        no_cache: form.no_cache.map(Flag::is_set),
         cpu: form.cpu,
         memory_mb: form.memory_mb,
         disk_mb: form.size_mb,
+        ..BuildRequest::default()
     })
 }
 
-fn recipe(workspace: &str, request: BuildRequest) -> Result<Recipe, ApiError> {
-    let from = sandling_image::resolve(request.from.as_deref().unwrap_or("base"))?.recipe;
-    let name: TemplateName = request.name.parse().map_err(RecipeError::from)?;
-    let stored = stored_name(workspace, name.as_str())?;
-    let recipe = Recipe::custom(stored.as_str(), &from, request.packages.iter().map(String::as_str))?;
-    let mut recipe = recipe.with_npm(request.npm.iter().map(String::as_str))?;
-    recipe.vcpus = request.cpu.unwrap_or(recipe.vcpus);
-    recipe.memory_mib = request.memory_mb.unwrap_or(recipe.memory_mib);
-    recipe.disk_mib = request.disk_mb.unwrap_or(recipe.disk_mib);
-    recipe.check()?;
-    Ok(recipe)
+fn packages(request: &BuildRequest) -> Packages {
+    Packages {
+        debian: request.packages.clone(),
+        npm: request.npm.clone(),
+        pip: request.pip.clone(),
+        requirements: request.requirements.clone(),
+    }
+}
+
+fn package_build(request: BuildRequest) -> PackageBuild {
+    PackageBuild {
+        packages: packages(&request),
+        replace: request.replace.unwrap_or(true),
+        cache: cache_use(&request),
+        on_failure: on_failure(&request),
+        name: request.name,
+        from: request.from.unwrap_or_else(|| "base".to_owned()),
+        vcpus: request.cpu,
+        memory_mib: request.memory_mb,
+        disk_mib: request.disk_mb,
+    }
+}
+
+fn cache_use(request: &BuildRequest) -> CacheUse {
+    if request.no_cache.unwrap_or_default() { CacheUse::Ignore } else { CacheUse::Use }
+}
+
+fn on_failure(request: &BuildRequest) -> OnFailure {
+    if request.keep_failed.unwrap_or_default() { OnFailure::Keep } else { OnFailure::End }
+}
+
+impl From<DockerfileError> for ApiError {
+    fn from(error: DockerfileError) -> Self {
+        match error {
+            DockerfileError::Plan(error) => error.into(),
+            DockerfileError::Package(error) => error.into(),
+            DockerfileError::Name(error) => error.into(),
+            DockerfileError::Base(error) => error.into(),
+            DockerfileError::Register(error) => error.into(),
+            DockerfileError::Start(error) => error.into(),
+        }
+    }
+}
+
+impl From<PackageError> for ApiError {
+    fn from(error: PackageError) -> Self {
+        match error {
+            PackageError::Recipe(error) => error.into(),
+            PackageError::Requirement(_) | PackageError::TooMany => Self::bad_request(error.to_string()),
+        }
+    }
 }
 
 impl From<RecipeError> for ApiError {
@@ -263,40 +325,28 @@ impl From<RecipeError> for ApiError {
 /// List builds
 ///
 /// The latest builds of the workspace, newest first.
-#[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
+#[utoipa::path(get, path = "/v1/templates/builds", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
-    Json(app.service.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
+    Json(app.service.builds.registry.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
 }
 
 /// Look at a build
-#[utoipa::path(
-    get, path = "/v1/templates/builds/{build}", tag = "templates", params(("build" = String, Path)),
-    responses((status = 200, body = BuildView)),
-)]
-async fn get(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(build): Parts<String>,
-) -> Result<Json<BuildView>, ApiError> {
-    Ok(Json(build_view(&*app.build(caller.workspace().as_str(), &build)?)))
+#[utoipa::path(get, path = "/v1/templates/builds/{build}", responses((status = 200, body = BuildView)))]
+async fn get(call: Call<Read>) -> Result<Json<BuildView>, ApiError> {
+    Ok(Json(build_view(&*call.app.build(call.workspace().as_str(), &call.item)?)))
 }
 
 /// Read the log of a build
 ///
 /// Events with one line each, and one named `done` at the end. The server keeps the log until it ends.
 #[utoipa::path(
-    get, path = "/v1/templates/builds/{build}/logs", tag = "templates", params(("build" = String, Path), LogParams),
+    get, path = "/v1/templates/builds/{build}/logs", params(LogParams),
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
-async fn logs(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(build): Parts<String>,
-    Params(params): Params<LogParams>,
-) -> Result<Response, ApiError> {
-    let build = app.build(caller.workspace().as_str(), &build)?;
+async fn logs(call: Call<Read>, Params(params): Params<LogParams>) -> Result<Response, ApiError> {
+    let build = call.app.build(call.workspace().as_str(), &call.item)?;
     let follows = params.follow.is_none_or(Flag::is_set);
-    Ok(sse::endless(app.closing(), move |events| relay(build, follows, events)))
+    Ok(sse::endless(call.app.closing(), move |events| relay(build, follows, events)))
 }
 
 async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), Gone> {
@@ -324,19 +374,6 @@ async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), G
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_that_cannot_be_one_is_refused_in_every_workspace() {
-        for workspace in ["default", "team"] {
-            for name in ["", ".", "a/b", "-x", "base"] {
-                let request = BuildRequest { name: name.to_owned(), ..Default::default() };
-                assert!(recipe(workspace, request).is_err(), "{workspace} {name:?}");
-            }
-            let request =
-                BuildRequest { name: "mine".to_owned(), packages: vec!["jq".to_owned()], ..Default::default() };
-            assert!(recipe(workspace, request).unwrap().packages.contains("jq"));
-        }
-    }
 
     #[test]
     fn a_form_is_a_wish_like_any_other() {

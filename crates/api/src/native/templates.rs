@@ -1,29 +1,23 @@
 //! Templates.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use sandling_engine::TemplateSummary;
+use sandling_engine::{KeptSnapshot, TemplateSummary};
 use sandling_service::find_template;
-use sandling_wire::TemplateView;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use sandling_wire::{Flag, FreedView, TemplateVersion, TemplateView};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
 use crate::convert::template::template_view;
-use crate::error::ApiError;
-use crate::extract::Parts;
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, delete))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, delete)).routes(routes!(history))
 }
 
 /// List templates
 ///
 /// The built-in ones and the workspace's own.
-#[utoipa::path(get, path = "/v1/templates", tag = "templates", responses((status = 200, body = Vec<TemplateView>)))]
+#[utoipa::path(get, path = "/v1/templates", responses((status = 200, body = Vec<TemplateView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<TemplateView>>, ApiError> {
     let templates = app.engine.list_templates(caller.workspace().as_str())?;
     let view = |template| template_view(caller.workspace().as_str(), template);
@@ -31,35 +25,57 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<
 }
 
 /// Look at a template
-#[utoipa::path(
-    get, path = "/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
-    responses((status = 200, body = TemplateView)),
-)]
-async fn get(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(name): Parts<String>,
-) -> Result<Json<TemplateView>, ApiError> {
-    let workspace = caller.workspace().as_str();
-    Ok(Json(template_view(workspace, find(&app, workspace, &name)?)))
+#[utoipa::path(get, path = "/v1/templates/{name}", responses((status = 200, body = TemplateView)))]
+async fn get(call: Call<Read>) -> Result<Json<TemplateView>, ApiError> {
+    let workspace = call.workspace().as_str();
+    Ok(Json(template_view(workspace, find(&call.app, workspace, &call.item)?)))
+}
+
+/// List the versions of a template
+///
+/// The versions of a template that was built from a Dockerfile and that the server still keeps, newest first. A request may
+/// name one as `NAME@DIGEST`.
+#[utoipa::path(get, path = "/v1/templates/{name}/history", responses((status = 200, body = Vec<TemplateVersion>)))]
+async fn history(call: Call<Read>) -> Result<Json<Vec<TemplateVersion>>, ApiError> {
+    let workspace = call.workspace().as_str();
+    let current = find(&call.app, workspace, &call.item)?.digest;
+    let versions = call.app.engine.snapshots().versions(workspace, &call.item)?;
+    let view = |kept: KeptSnapshot| TemplateVersion {
+        created_at: kept.snapshot.created_at.to_string(),
+        size_bytes: kept.snapshot.memory_bytes + kept.snapshot.disk_bytes,
+        current: Some(&kept.snapshot.digest) == current.as_ref(),
+        digest: kept.snapshot.digest,
+    };
+    Ok(Json(versions.into_iter().map(view).collect()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct DeleteParams {
+    /// Whether to answer with what that freed.
+    report: Option<Flag>,
 }
 
 /// Delete a template of the workspace
 #[utoipa::path(
-    delete, path = "/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
-    responses((status = 204)),
+    delete, path = "/v1/templates/{name}", params(DeleteParams),
+    responses((status = 204), (status = 200, body = FreedView, description = "With `report`")),
 )]
-async fn delete(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(name): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    let template = find(&app, caller.workspace().as_str(), &name)?;
+async fn delete(call: Call<Run>, Params(params): Params<DeleteParams>) -> Result<Response, ApiError> {
+    let template = find(&call.app, call.workspace().as_str(), &call.item)?;
     if template.built_in {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "template_built_in", "a built-in template cannot be deleted"));
     }
-    app.engine.remove_template(caller.workspace().as_str(), &template.name).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let (workspace, snapshots) = (call.workspace().as_str(), call.app.engine.snapshots());
+    let before = snapshots.stored_bytes(workspace)?;
+    call.app.engine.remove_template(workspace, &template.name).await?;
+    if !params.report.is_some_and(Flag::is_set) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let of_snapshots = before.saturating_sub(snapshots.stored_bytes(workspace)?);
+    // A template of packages or of an image has files of its own.
+    let bytes = if template.digest.is_some() { of_snapshots } else { template.size_bytes };
+    Ok(Json(FreedView { steps: 0, bytes }).into_response())
 }
 
 /// A template of a workspace. For an alias, the description says which template it stands for.

@@ -3,37 +3,26 @@
 //! Binary messages are bytes of the terminal, both ways. Text messages are JSON: `{"resize":{"rows","cols"}}` and
 //! `{"stdin":"…"}` from the client, `{"exit":N}` or `{"error":"…"}` to it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::FromRequestParts;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::request::Parts as HttpParts;
-use axum::response::Response;
+use axum::extract::ws::{Message, WebSocket};
 use sandling_engine::{Cause, Execution, Output, RunSpec, Sandbox, StreamSender};
 use sandling_protocol::{OnLimit, Program, Stdin, TerminalSize};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
 use crate::closing::Closing;
-use crate::context::RequestContext;
-use crate::convert::exec::no_nul;
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
+use crate::convert::exec::{checked_id, no_nul};
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::socket::{self, Upgrade};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
-const HANGUP: i32 = 1;
 /// How much of a terminal's output is stored for clients that reattach.
 const KEPT: u64 = 1024 * 1024;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(ssh)).routes(routes!(pty))
+    OpenApiRouter::new().routes(routes!(open))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -46,77 +35,55 @@ struct TerminalParams {
     /// A line for the shell; a login shell if absent.
     cmd: Option<String>,
     user: Option<String>,
+    /// Keeps the terminal when the socket closes. The next socket with the same id gets the terminal's recent output and
+    /// continues it.
+    id: Option<String>,
 }
 
 /// A terminal in a sandbox
 ///
-/// A WebSocket. Its shell gets a hangup when the socket closes.
+/// A WebSocket. Its shell gets a hangup when the socket closes, unless the terminal has an id.
 #[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/ssh", tag = "terminals", params(("id" = String, Path), TerminalParams),
+    get, path = "/v1/sandboxes/{id}/exec/pty", params(TerminalParams),
     responses((status = 101, description = "The terminal")),
 )]
-async fn ssh(opening: Opening) -> Result<Response, ApiError> {
-    opening.open().await
-}
-
-/// A terminal in a sandbox, under its other name
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/exec/pty", tag = "terminals", params(("id" = String, Path), TerminalParams),
-    responses((status = 101, description = "The terminal")),
-)]
-async fn pty(opening: Opening) -> Result<Response, ApiError> {
-    opening.open().await
-}
-
-/// A request for a terminal, whichever of its names it was asked for by.
-struct Opening {
-    app: Arc<App>,
-    context: RequestContext,
-    sandbox: Arc<Sandbox>,
-    params: TerminalParams,
-    upgrade: WebSocketUpgrade,
-}
-
-impl FromRequestParts<Arc<App>> for Opening {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let caller = Caller::<Run>::from_request_parts(parts, app).await?;
-        let Parts(id) = Parts::<String>::from_request_parts(parts, app).await?;
-        let Params(params) = Params::from_request_parts(parts, app).await?;
-        let Upgrade(upgrade) = Upgrade::from_request_parts(parts, app).await?;
-        let context = Extension::<RequestContext>::from_request_parts(parts, app).await;
-        let Extension(context) = context.map_err(|missing| ApiError::internal(&missing))?;
-        let sandbox = caller.sandbox(app, &id).await?;
-        Ok(Self { app: app.clone(), context, sandbox, params, upgrade })
+async fn open(
+    call: SandboxCall<Run>,
+    Params(params): Params<TerminalParams>,
+    Upgrade(upgrade): Upgrade,
+) -> Result<Response, ApiError> {
+    no_nul("cmd", params.cmd.as_deref().unwrap_or_default())?;
+    let line = params.cmd.unwrap_or_else(|| "exec \"${SHELL:-/bin/bash}\" -l".to_owned());
+    let recorder = Recorder::new(&call.app, &call.context, call.sandbox.id(), line.clone());
+    let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
+    let id = params.id.map(checked_id).transpose()?;
+    // Only a new terminal is a step that a rewind can return to.
+    if !exists(&call.sandbox, id.as_deref()).await? {
+        call.app.engine.before(&call.sandbox, Cause::Exec, &line).await?;
     }
+    let keep = id.is_some();
+    let mut spec = RunSpec {
+        id,
+        env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
+        user: params.user,
+        output_limit: KEPT,
+        on_limit: OnLimit::KeepTail,
+        stdin: Stdin::Open,
+        terminal: Some(size),
+        ..RunSpec::new(Program::Shell(line))
+    };
+    call.sandbox.info().settings.process.fill(&mut spec);
+    let execution = call.sandbox.run(spec)?;
+    let closing = call.app.closing();
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let input = execution.stdin();
+        Terminal { sandbox: call.sandbox, execution, input, recorder, keep }.serve(socket, closing).await;
+    }))
 }
 
-impl Opening {
-    async fn open(self) -> Result<Response, ApiError> {
-        let Self { app, context, sandbox, params, upgrade } = self;
-        no_nul("cmd", params.cmd.as_deref().unwrap_or_default())?;
-        let line = params.cmd.unwrap_or_else(|| "exec \"${SHELL:-/bin/bash}\" -l".to_owned());
-        let recorder = Recorder::new(&app, &context, sandbox.id(), line.clone());
-        let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
-        app.engine.before(&sandbox, Cause::Exec, &line).await?;
-        let mut spec = RunSpec {
-            env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
-            user: params.user,
-            output_limit: KEPT,
-            on_limit: OnLimit::KeepTail,
-            stdin: Stdin::Open,
-            terminal: Some(size),
-            ..RunSpec::new(Program::Shell(line))
-        };
-        sandbox.info().settings.process.fill(&mut spec);
-        let execution = sandbox.run(spec)?;
-        let closing = app.closing();
-        Ok(upgrade.on_upgrade(move |socket| async move {
-            let input = execution.stdin();
-            Terminal { sandbox, execution, input, recorder }.serve(socket, closing).await;
-        }))
-    }
+async fn exists(sandbox: &Sandbox, id: Option<&str>) -> Result<bool, ApiError> {
+    let Some(id) = id else { return Ok(false) };
+    Ok(sandbox.list_execs().await?.iter().any(|exec| exec.id == id))
 }
 
 struct Terminal {
@@ -124,6 +91,8 @@ struct Terminal {
     execution: Execution,
     input: StreamSender,
     recorder: Recorder,
+    /// Whether the shell continues without the socket.
+    keep: bool,
 }
 
 /// What a client may send as text.
@@ -150,8 +119,9 @@ impl Terminal {
                 () = closing.reached() => false,
             };
             if !alive {
-                // This is harmless for a shell that has ended.
-                let _ = self.execution.signal(HANGUP).await;
+                if !self.keep {
+                    self.execution.hang_up().await;
+                }
                 return;
             }
         }
@@ -161,16 +131,16 @@ impl Terminal {
     async fn pass(&mut self, socket: &mut WebSocket, output: Result<Output, sandling_engine::RunError>) -> bool {
         match output {
             Ok(Output::Bytes { bytes, .. }) => {
-                self.recorder.heard(&bytes);
+                self.recorder.record(&bytes);
                 socket.send(Message::Binary(bytes.into())).await.is_ok()
             }
             Ok(Output::Started { .. } | Output::Dropped(_)) => true,
             Ok(Output::Exited(exit)) => {
-                socket::last_words(socket, &serde_json::json!({ "exit": exit.code })).await;
+                socket::send_and_close(socket, &serde_json::json!({ "exit": exit.code })).await;
                 false
             }
             Err(error) => {
-                socket::last_words(socket, &serde_json::json!({ "error": ApiError::from(error).message })).await;
+                socket::send_and_close(socket, &serde_json::json!({ "error": ApiError::from(error).message })).await;
                 false
             }
         }

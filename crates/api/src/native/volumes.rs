@@ -1,21 +1,12 @@
 //! Volumes: make, list, look at, copy, delete.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
 use sandling_service::WorkspaceName;
 use sandling_wire::{CopyVolume, CreateVolume, VolumeView};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::convert::IntoWire;
 use crate::convert::volume::USUAL_MB;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -29,17 +20,10 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 ///
 /// A named disk with an empty file system, which outlives sandboxes. It takes what is written to it, and counts as
 /// what it may grow to.
-#[utoipa::path(
-    post, path = "/v1/volumes", tag = "volumes", request_body = CreateVolume,
-    responses((status = 201, body = VolumeView)),
-)]
-async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    body: JsonBody<CreateVolume>,
-) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+#[utoipa::path(post, path = "/v1/volumes", request_body = CreateVolume, responses((status = 201, body = VolumeView)))]
+async fn create(call: Call<Run>, body: JsonBody<CreateVolume>) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
     let size_mib = body.value.size_mb.filter(|size| *size > 0).unwrap_or(USUAL_MB);
-    let made = make(&app, caller.workspace(), &body.value.name, size_mib).await?;
+    let made = make(&call.app, call.workspace(), &body.value.name, size_mib).await?;
     Ok((StatusCode::CREATED, Json(made.into_wire())))
 }
 
@@ -54,41 +38,27 @@ async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Res
 /// List volumes
 ///
 /// Those of the caller's workspace, oldest first.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeView>)))]
+#[utoipa::path(get, path = "/v1/volumes", responses((status = 200, body = Vec<VolumeView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<VolumeView>>, ApiError> {
     let own = app.engine.volumes().list(caller.workspace().as_str())?;
-    Ok(Json(own.into_iter().map(IntoWire::into_wire).collect()))
+    Ok(Json(own.into_wire()))
 }
 
 /// Look at a volume
-#[utoipa::path(
-    get, path = "/v1/volumes/{name}", tag = "volumes", params(("name" = String, Path)),
-    responses((status = 200, body = VolumeView)),
-)]
-async fn get(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(name): Parts<String>,
-) -> Result<Json<VolumeView>, ApiError> {
-    let found = app.engine.volumes().find(caller.workspace().as_str(), &name)?;
-    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into_wire()))
+#[utoipa::path(get, path = "/v1/volumes/{name}", responses((status = 200, body = VolumeView)))]
+async fn get(call: Call<Read>) -> Result<Json<VolumeView>, ApiError> {
+    let found = call.app.engine.volumes().find(call.workspace().as_str(), &call.item)?;
+    Ok(Json(found.ok_or(VolumeError::Unknown(call.item))?.into_wire()))
 }
 
 /// Delete a volume
 ///
 /// With all that is on it. Refused while a sandbox has it.
-#[utoipa::path(
-    delete, path = "/v1/volumes/{name}", tag = "volumes", params(("name" = String, Path)),
-    responses((status = 204)),
-)]
-async fn delete(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(name): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    app.service.sandboxes.release_volume(caller.workspace(), &name).await?;
-    let workspace = caller.workspace().as_str();
-    app.engine.volumes().delete(workspace, &name)?;
+#[utoipa::path(delete, path = "/v1/volumes/{name}", responses((status = 204)))]
+async fn delete(call: Call<Run>) -> Result<StatusCode, ApiError> {
+    call.app.service.sandboxes.release_volume(call.workspace(), &call.item).await?;
+    let workspace = call.workspace().as_str();
+    call.app.engine.volumes().delete(workspace, &call.item)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,32 +67,21 @@ async fn delete(
 /// Another volume that begins with what is on this one. If a sandbox writes it, that stands still for as long as it
 /// takes to copy.
 #[utoipa::path(
-    post, path = "/v1/volumes/{name}/clone", tag = "volumes", params(("name" = String, Path)),
-    request_body = CopyVolume, responses((status = 201, body = VolumeView)),
+    post, path = "/v1/volumes/{name}/clone", request_body = CopyVolume, responses((status = 201, body = VolumeView)),
 )]
-async fn clone(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(name): Parts<String>,
-    body: JsonBody<CopyVolume>,
-) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
-    copy(&app, &caller, &name, &body.value.name, VolumeKind::Ordinary).await
+async fn clone(call: Call<Run>, body: JsonBody<CopyVolume>) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    copy(&call.app, &call.caller, &call.item, &body.value.name, VolumeKind::Ordinary).await
 }
 
 /// Keep a moment of a volume
 ///
 /// It is listed as a volume of the kind `snapshot`: it can be attached read-only, cloned, and never changes.
 #[utoipa::path(
-    post, path = "/v1/volumes/{name}/snapshots", tag = "volumes", params(("name" = String, Path)),
-    request_body = CopyVolume, responses((status = 201, body = VolumeView)),
+    post, path = "/v1/volumes/{name}/snapshots", request_body = CopyVolume,
+    responses((status = 201, body = VolumeView)),
 )]
-async fn snapshot(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(name): Parts<String>,
-    body: JsonBody<CopyVolume>,
-) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
-    copy(&app, &caller, &name, &body.value.name, VolumeKind::Snapshot).await
+async fn snapshot(call: Call<Run>, body: JsonBody<CopyVolume>) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    copy(&call.app, &call.caller, &call.item, &body.value.name, VolumeKind::Snapshot).await
 }
 
 async fn copy(

@@ -1,83 +1,60 @@
 //! Workspaces, for operators.
 
-use std::sync::Arc;
-
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use sandling_service::WorkspaceName;
 use sandling_wire::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
-use crate::auth::{Admin, Caller, Operator};
-use crate::convert::IntoWire;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(change, delete))
 }
 
 /// List workspaces
-#[utoipa::path(get, path = "/v1/workspaces", tag = "access", responses((status = 200, body = WorkspaceList)))]
+#[utoipa::path(get, path = "/v1/workspaces", responses((status = 200, body = WorkspaceList)))]
 async fn list(State(app): State<Arc<App>>, _: Caller<Operator>) -> Result<Json<WorkspaceList>, ApiError> {
     let workspaces = app.service.workspaces.list()?;
-    Ok(Json(WorkspaceList { items: workspaces.into_iter().map(IntoWire::into_wire).collect() }))
+    Ok(Json(WorkspaceList { items: workspaces.into_wire() }))
 }
 
 /// Make a workspace
 #[utoipa::path(
-    post, path = "/v1/workspaces", tag = "access", request_body = CreateWorkspace,
-    responses((status = 201, body = WorkspaceView)),
+    post, path = "/v1/workspaces", request_body = CreateWorkspace, responses((status = 201, body = WorkspaceView)),
 )]
 async fn create(
-    State(app): State<Arc<App>>,
-    _: Caller<Operator>,
+    call: Call<Operator>,
     body: JsonBody<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<WorkspaceView>), ApiError> {
     let name = WorkspaceName::try_from(body.value.name)?;
-    Ok((StatusCode::CREATED, Json(app.service.workspaces.create(&name)?.into_wire())))
+    Ok((StatusCode::CREATED, Json(call.app.service.workspaces.create(&name)?.into_wire())))
 }
 
 /// Change a workspace's settings
 ///
 /// An administrator may change those of its own workspace.
 #[utoipa::path(
-    patch, path = "/v1/workspaces/{workspace}", tag = "access", params(("workspace" = String, Path)),
-    request_body = PatchWorkspace,
+    patch, path = "/v1/workspaces/{workspace}", request_body = PatchWorkspace,
     responses((status = 200, body = WorkspaceView)),
 )]
-async fn change(
-    State(app): State<Arc<App>>,
-    caller: Caller<Admin>,
-    Parts(workspace): Parts<String>,
-    body: JsonBody<PatchWorkspace>,
-) -> Result<Json<WorkspaceView>, ApiError> {
-    let name = managed(&app, &caller, &workspace)?;
-    app.service.workspaces.set_record_runs(&name, body.value.record_runs)?;
-    Ok(Json(app.service.workspaces.find(&name)?.into_wire()))
+async fn change(call: Call<Admin>, body: JsonBody<PatchWorkspace>) -> Result<Json<WorkspaceView>, ApiError> {
+    let name = managed(&call.app, &call.caller, &call.item)?;
+    call.app.service.workspaces.set_record_runs(&name, body.value.record_runs)?;
+    Ok(Json(call.app.service.workspaces.find(&name)?.into_wire()))
 }
 
 /// Delete a workspace
 ///
 /// Refused while it owns sandboxes. Its volumes are deleted, its tokens stop working, and its name is not given out
 /// again.
-#[utoipa::path(
-    delete, path = "/v1/workspaces/{workspace}", tag = "access", params(("workspace" = String, Path)),
-    responses((status = 204)),
-)]
-async fn delete(
-    State(app): State<Arc<App>>,
-    _: Caller<Operator>,
-    Parts(workspace): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    let name = named(&app, &workspace)?;
-    app.engine.settled().await;
-    let owned = || app.engine.list_of(name.as_str()).len() as u64;
-    app.service.admission.delete_workspace(&name, owned)?;
-    app.end_unauthorized();
-    app.engine.volumes().delete_all_of(name.as_str())?;
+#[utoipa::path(delete, path = "/v1/workspaces/{workspace}", responses((status = 204)))]
+async fn delete(call: Call<Operator>) -> Result<StatusCode, ApiError> {
+    let name = named(&call.app, &call.item)?;
+    call.app.engine.settled().await;
+    let owned = || call.app.engine.list_of(name.as_str()).len() as u64;
+    call.app.service.admission.delete_workspace(&name, owned)?;
+    call.app.end_unauthorized();
+    call.app.service.images.forget_workspace(&name);
+    call.app.engine.volumes().delete_all_of(name.as_str())?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,36 +1,20 @@
 //! A create with the fields that only PandaStack has.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
 use axum::routing::post;
-use axum::{Extension, Router};
 use sandling_wire::CreateSandbox;
 use serde_json::{Map, Value};
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
-use crate::context::RequestContext;
 use crate::create_sandbox;
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/v1/sandboxes", post(create))
 }
 
-async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    headers: HeaderMap,
-    body: JsonBody<Map<String, Value>>,
-) -> Result<Response, ApiError> {
+async fn create(call: Call<Run>, headers: HeaderMap, body: JsonBody<Map<String, Value>>) -> Result<Response, ApiError> {
     let JsonBody { value, bytes } = body;
     let body = JsonBody { value: translated(value)?, bytes };
-    create_sandbox::answer(&app, caller.workspace(), &context, &headers, body).await
+    create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body).await
 }
 
 /// `disk_gb` becomes `disk_mb`, and `egress_allowlist` becomes a part of `network.allow`.

@@ -4,29 +4,23 @@
 //! it. To the client: `{"id","stream","data"}`, then `{"id","exit"}` or `{"id","error"}`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket};
-use axum::response::Response;
 use axum::routing::get;
-use axum::{Extension, Router};
-use sandling_engine::{Execution, Output, Sandbox};
+use sandling_engine::{Execution, Output};
 use sandling_protocol::{ExitReason, Part};
 use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
-use crate::app::App;
-use crate::auth::{Caller, Run};
 use crate::closing::Closing;
-use crate::context::RequestContext;
-use crate::error::{ApiError, command_timeout_text};
-use crate::extract::Parts;
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::socket::{self, Upgrade};
+use crate::telemetry::socket_span;
 use crate::text::Decoder;
 use crate::{audit, follow};
 
@@ -50,26 +44,18 @@ struct Frame {
     cancel: bool,
 }
 
-async fn open(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    Upgrade(upgrade): Upgrade,
-) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id).await?;
-    let closing = app.closing();
-    Ok(upgrade.on_upgrade(move |socket| async move {
+async fn open(call: SandboxCall<Run>, Upgrade(upgrade): Upgrade) -> Result<Response, ApiError> {
+    let (closing, span) = (call.app.closing(), socket_span());
+    let serve = move |socket| async move {
         let (answers, waiting) = mpsc::channel(WAITING);
-        let session = Session { app, context, sandbox, answers, running: HashMap::new() };
-        session.serve(socket, waiting, closing).await;
-    }))
+        let session = Session { call, answers, running: HashMap::new() };
+        session.serve(socket, waiting, closing).instrument(span).await;
+    };
+    Ok(audit::logs_each_command(upgrade.on_upgrade(serve)))
 }
 
 struct Session {
-    app: Arc<App>,
-    context: RequestContext,
-    sandbox: Arc<Sandbox>,
+    call: SandboxCall<Run>,
     answers: mpsc::Sender<Value>,
     /// From the client's ids to ours.
     running: HashMap<String, String>,
@@ -110,11 +96,7 @@ impl Session {
             Err(error) => Some(json!({ "id": null, "error": format!("this cannot be read: {error}") })),
             Ok(frame) => {
                 let (id, runs) = (frame.id.clone(), !frame.cancel);
-                let refused = self.obey(frame).await.err();
-                if runs {
-                    let sandbox = self.sandbox.id().as_str();
-                    audit::record_command(&self.app, &self.context, audit::EXEC_WS, sandbox, refused.as_ref());
-                }
+                let refused = if runs { self.run(frame).await } else { self.obey(frame).await }.err();
                 refused.map(|error| json!({ "id": id, "error": error.message }))
             }
         };
@@ -124,11 +106,23 @@ impl Session {
         }
     }
 
+    /// Starts a command, with an entry in the audit log.
+    async fn run(&mut self, frame: Frame) -> Result<(), ApiError> {
+        let (app, context) = (self.call.app.clone(), self.call.context.clone());
+        let sandbox = self.call.sandbox.id().clone();
+        let (intent, ran) = match audit::begin_command(&app, &context, sandbox.as_str()) {
+            Ok(intent) => (intent, self.obey(frame).await),
+            Err(error) => (None, Err(error)),
+        };
+        audit::record_command(&app, &context, sandbox.as_str(), ran.as_ref().err(), intent);
+        ran
+    }
+
     async fn obey(&mut self, frame: Frame) -> Result<(), ApiError> {
         let key = frame.id.to_string();
         if frame.cancel {
             let exec = self.running.get(&key).ok_or_else(|| ApiError::not_found("exec"))?;
-            return Ok(self.sandbox.signal(exec, KILL).await?);
+            return Ok(self.call.sandbox.signal(exec, KILL).await?);
         }
         if self.running.contains_key(&key) || self.running.len() >= MAX_AT_ONCE {
             return Err(ApiError::conflict(
@@ -137,9 +131,9 @@ impl Session {
             ));
         }
         let cmd = frame.cmd.unwrap_or_default();
-        let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), cmd.clone());
+        let recorder = Recorder::new(&self.call.app, &self.call.context, self.call.sandbox.id(), cmd.clone());
         let request = ExecRequest::line(cmd, frame.timeout_seconds);
-        let execution = follow::start(&self.app, &self.sandbox, request).await?;
+        let execution = follow::start(&self.call.app, &self.call.sandbox, request).await?;
         self.running.insert(key, execution.id().to_owned());
         let command = Command { id: frame.id, timeout_seconds: frame.timeout_seconds, answers: self.answers.clone() };
         tokio::spawn(command.relay(execution, recorder));
@@ -160,7 +154,7 @@ impl Command {
         let end = loop {
             match execution.next().await {
                 Ok(Output::Bytes { part, bytes, .. }) => {
-                    recorder.heard(&bytes);
+                    recorder.record(&bytes);
                     let (stream, decoder) =
                         if part == Part::Stderr { ("stderr", &mut stderr) } else { ("stdout", &mut stdout) };
                     if self.say(stream, decoder.push(&bytes)).await.is_err() {
@@ -169,8 +163,8 @@ impl Command {
                 }
                 Ok(Output::Started { .. } | Output::Dropped(_)) => {}
                 Ok(Output::Exited(exit)) if exit.reason == ExitReason::Timeout => {
-                    let text = command_timeout_text(self.timeout_seconds.unwrap_or_default());
-                    break json!({ "id": self.id, "error": text, "exit_code": exit.code });
+                    let error = ApiError::command_timeout(self.timeout_seconds.unwrap_or_default());
+                    break json!({ "id": self.id, "error": error.message, "exit_code": exit.code });
                 }
                 Ok(Output::Exited(exit)) => break json!({ "id": self.id, "exit": exit.code }),
                 Err(error) => break json!({ "id": self.id, "error": ApiError::from(error).message }),

@@ -20,14 +20,20 @@ use crate::preview::host;
 use crate::request_limits::{self, Holder};
 
 /// An authorized request.
-pub(crate) struct Passed {
+pub(crate) struct Authorized {
     pub(crate) sandbox: Arc<Sandbox>,
     /// Set in the browser, so that the page's further requests are authorized.
     pub(crate) cookie: Option<HeaderValue>,
 }
 
 /// Authorizes a request to a port of a sandbox, and removes the token from it.
-pub(crate) async fn pass(app: &App, parts: &Parts, id: &SandboxId, port: u16, path: &str) -> Result<Passed, ApiError> {
+pub(crate) async fn authorize(
+    app: &App,
+    parts: &Parts,
+    id: &SandboxId,
+    port: u16,
+    path: &str,
+) -> Result<Authorized, ApiError> {
     let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
     let [by_query, by_header, by_cookie] =
         signed.map(|text| app.service.previews.check(&text).map(|token| (text, token)));
@@ -49,7 +55,7 @@ pub(crate) async fn pass(app: &App, parts: &Parts, id: &SandboxId, port: u16, pa
         None => by_api_token(app, parts)?,
     };
     let sandbox = app.engine.find(&workspace, id).await.ok_or_else(|| ApiError::not_found("sandbox"))?;
-    Ok(Passed { sandbox, cookie })
+    Ok(Authorized { sandbox, cookie })
 }
 
 fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {

@@ -31,7 +31,7 @@ pub(super) fn remove(app: &App, request: Request) -> Request {
     Request::from_parts(parts, body)
 }
 
-fn remove_from(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
+pub(crate) fn remove_from(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     parts.headers.remove(HEADER);
     let names: Vec<HeaderName> = parts.headers.keys().filter(|name| **name != header::COOKIE).cloned().collect();
     for name in names {

@@ -73,7 +73,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// Prepares a request's headers for the connection to the sandbox.
-fn prepare(headers: &mut HeaderMap, port: u16, scheme: &'static str, wants_upgrade: bool) {
+pub(crate) fn prepare(headers: &mut HeaderMap, port: u16, scheme: &'static str, wants_upgrade: bool) {
     let host = headers.get(header::HOST).cloned();
     strip(headers);
     if wants_upgrade {

@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::tls::Tls;
 use crate::peer::Route;
 
+const HTTPS_PORT: u16 = 443;
+
 pub struct Listener {
     listener: TcpListener,
     pub(super) tls: Option<Tls>,
@@ -27,6 +29,13 @@ impl Listener {
     /// The domain of the API and of ports: `D`, `api.D` and `{port}-{sandbox}.D`.
     pub fn at_domain(self, domain: &str) -> Self {
         Self { domain: Some(domain.into()), ..self }
+    }
+
+    /// The domain as clients must write it. Without TLS a proxy adds it, at a port that only the proxy knows.
+    pub(super) fn public_domain(&self) -> Option<String> {
+        let (domain, port) = (self.domain.as_ref()?, self.listener.local_addr().ok()?.port());
+        let is_default = self.tls.is_none() || port == HTTPS_PORT;
+        Some(if is_default { domain.to_string() } else { format!("{domain}:{port}") })
     }
 
     pub(super) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {

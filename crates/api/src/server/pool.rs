@@ -2,8 +2,11 @@
 //!
 //! A connection whose last request had a valid token is *trusted*. All others share a part of the places, so clients
 //! without a token cannot keep out those that have one. When that part is full, the oldest idle connections of the
-//! address that has most of them are closed. A new connection is untrusted until its first request: it needs a few
-//! milliseconds for that, and connections that are older go first.
+//! address that has most of them are closed.
+//!
+//! A new connection is untrusted until its first request. It does not close before the server has read what the client
+//! has sent, which is usually the whole request. A flood could fill the pool with such connections, so only a part of
+//! the places are for them, and the server accepts no more until it has read some.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandling_service::RequestPermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::phase::{Phase, PhaseCell};
 
@@ -34,8 +38,13 @@ pub(super) trait Close {
     fn close(&self);
 }
 
+/// The most connections that are accepted before the server has read what they sent.
+const MOST_NEW: usize = 256;
+
 pub(super) struct Pool<C> {
     limits: PoolLimits,
+    /// Permits to be new.
+    new: Arc<Semaphore>,
     open: Mutex<Open<C>>,
 }
 
@@ -87,11 +96,23 @@ pub(super) struct Full;
 impl<C: Close> Pool<C> {
     pub(super) fn new(limits: PoolLimits) -> Arc<Self> {
         let open = Open { next: 0, connections: HashMap::new(), by_address: HashMap::new() };
-        Arc::new(Self { limits, open: Mutex::new(open) })
+        let new = Arc::new(Semaphore::new((limits.untrusted / 2).clamp(1, MOST_NEW)));
+        Arc::new(Self { limits, new, open: Mutex::new(open) })
+    }
+
+    /// Waits until there are not too many new connections.
+    pub(super) async fn may_accept(&self) -> OwnedSemaphorePermit {
+        self.new.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
 
     /// Gives a new connection a place. Closes others if necessary.
-    pub(super) fn admit(self: &Arc<Self>, ip: IpAddr, socket: C, now: Instant) -> Result<Place<C>, (Full, C)> {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        ip: IpAddr,
+        socket: C,
+        permit: OwnedSemaphorePermit,
+        now: Instant,
+    ) -> Result<Place<C>, (Full, C)> {
         let address = group(ip);
         let mut open = self.lock();
         let own = open.by_address.get(&address).copied().unwrap_or_default();
@@ -100,7 +121,7 @@ impl<C: Close> Pool<C> {
         if may_be_full && let Err(full) = self.make_room(&mut open, address) {
             return Err((full, socket));
         }
-        let (trusted, phase) = (Arc::<AtomicBool>::default(), Arc::new(PhaseCell::new(now)));
+        let (trusted, phase) = (Arc::<AtomicBool>::default(), Arc::new(PhaseCell::new(now, permit)));
         let id = open.next;
         open.next += 1;
         let entry = Entry { address, trusted: trusted.clone(), phase: phase.clone(), socket };
@@ -135,7 +156,7 @@ impl<C: Close> Pool<C> {
         let mut open = self.lock();
         let expired = |entry: &Entry<C>| {
             let (since, limit) = match entry.phase.get() {
-                Phase::Head { since } => (since, self.limits.head),
+                Phase::New { since } | Phase::Head { since } => (since, self.limits.head),
                 Phase::Idle { since } if entry.is_trusted() => (since, self.limits.idle),
                 Phase::Idle { since } => (since, self.limits.untrusted_idle),
                 Phase::Busy { .. } => return false,
@@ -226,6 +247,8 @@ fn group(ip: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[derive(Clone, Default)]
@@ -262,10 +285,17 @@ mod tests {
         untrusted_idle: Duration::from_secs(60),
     };
 
-    fn connect(pool: &Arc<Pool<Socket>>, ip: &str, now: Instant) -> Option<Client> {
+    fn connect_unread(pool: &Arc<Pool<Socket>>, ip: &str, now: Instant) -> Option<Client> {
         let socket = Socket::default();
-        let place = pool.admit(ip.parse().unwrap(), socket.clone(), now).ok()?;
+        let permit = pool.may_accept().now_or_never().expect("not too many are new");
+        let place = pool.admit(ip.parse().unwrap(), socket.clone(), permit, now).ok()?;
         Some(Client { place, socket })
+    }
+
+    fn connect(pool: &Arc<Pool<Socket>>, ip: &str, now: Instant) -> Option<Client> {
+        let client = connect_unread(pool, ip, now)?;
+        client.place.phase.wait();
+        Some(client)
     }
 
     fn several(pool: &Arc<Pool<Socket>>, count: u64, ip: &str, start: Instant) -> Vec<Client> {
@@ -305,6 +335,26 @@ mod tests {
         let fresh = connect(&pool, "127.0.0.1", now + Duration::from_secs(1)).unwrap().trust();
         let _more = several(&pool, 100, "127.0.0.1", now + Duration::from_secs(2));
         assert!(!fresh.is_closed());
+    }
+
+    #[test]
+    fn a_flood_closes_no_connection_that_the_server_has_not_read() {
+        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let unread = connect_unread(&pool, "127.0.0.1", now).unwrap();
+        let _flood = several(&pool, 100, "127.0.0.1", now);
+        assert!(!unread.is_closed());
+        unread.place.phase.wait();
+        let _more = several(&pool, 10, "127.0.0.1", now);
+        assert!(unread.is_closed());
+    }
+
+    #[test]
+    fn the_server_stops_accepting_until_it_has_read_what_was_sent() {
+        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let new: Vec<_> = (0..5).map(|_| connect_unread(&pool, "127.0.0.1", now).unwrap()).collect();
+        assert!(pool.may_accept().now_or_never().is_none());
+        new[0].place.phase.begin(false);
+        assert!(pool.may_accept().now_or_never().is_some());
     }
 
     #[test]

@@ -11,8 +11,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sandling_service::record_metrics;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::heartbeat::Heartbeat;
@@ -28,6 +30,7 @@ use crate::closing::Closing;
 use crate::live_requests::UpgradedBy;
 use crate::peer::Route;
 use crate::router;
+use crate::webhook_sender::send_webhooks;
 
 /// Limits for clients of the server.
 #[derive(Debug, Clone)]
@@ -92,6 +95,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicat
 
 /// Serves until `shutdown` completes, then waits for running requests.
 pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
+    listeners.iter().filter_map(Listener::public_domain).for_each(|domain| app.set_domain(domain));
     let total = limits.connections.min(descriptors() / 2);
     let server = Server {
         router: router::build(app.clone()),
@@ -109,6 +113,9 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
     };
     let builds = server.app.service.builds.clone();
     tokio::spawn(async move { builds.clean_up().await });
+    let mut background = JoinSet::new();
+    background.spawn(record_metrics(server.app.service.metrics.clone(), server.app.engine.clone()));
+    background.spawn(send_webhooks(server.app.service.webhooks.clone()));
     let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut revocations = tokio::time::interval(CHECK_TOKENS_EVERY);
@@ -116,19 +123,20 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
-            (accepted, listener) = accept(&listeners) => match accepted {
-                Ok((stream, peer)) => server.admit(listener, stream, peer, &mut connections, &mut refusals),
+            (permit, accepted, listener) = accept(&listeners, &server.pool) => match accepted {
+                Ok((stream, peer)) => server.admit(listener, stream, peer, permit, &mut connections, &mut refusals),
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
             _ = revocations.tick() => server.app.end_unauthorized(),
             Some(_) = refusals.join_next() => {}
             _ = deadlines.tick() => server.pool.close_expired(Instant::now()),
-            _ = sweeps.tick() => server.app.service.builds.forget_unused_files(),
+            _ = sweeps.tick() => server.app.service.builds.uploads.forget_unused(),
             () = &mut shutdown => break,
         }
     }
     drop(listeners);
+    background.shutdown().await;
     server.app.close_streams();
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(server.limits.drain_within, drained).await.is_err() {
@@ -137,9 +145,14 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
     connections.shutdown().await;
 }
 
-async fn accept(listeners: &[Listener]) -> (io::Result<(TcpStream, SocketAddr)>, &Listener) {
+async fn accept<'l>(
+    listeners: &'l [Listener],
+    pool: &TcpPool,
+) -> (OwnedSemaphorePermit, io::Result<(TcpStream, SocketAddr)>, &'l Listener) {
+    let permit = pool.may_accept().await;
     let accepting = listeners.iter().map(|listener| Box::pin(async move { (listener.accept().await, listener) }));
-    select_all(accepting).await.0
+    let (accepted, listener) = select_all(accepting).await.0;
+    (permit, accepted, listener)
 }
 
 /// HTTP/1.1 and HTTP/2. The pool has the deadlines, because those of hyper do not tell a slow client from an idle one.
@@ -167,9 +180,11 @@ fn descriptors() -> usize {
     granted.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
+type TcpPool = Pool<Arc<TcpStream>>;
+
 struct Server {
     router: Router,
-    pool: Arc<Pool<Arc<TcpStream>>>,
+    pool: Arc<TcpPool>,
     http: auto::Builder<TokioExecutor>,
     app: Arc<App>,
     limits: ServerLimits,
@@ -181,13 +196,14 @@ impl Server {
         listener: &Listener,
         stream: TcpStream,
         peer: SocketAddr,
+        permit: OwnedSemaphorePermit,
         connections: &mut JoinSet<()>,
         refusals: &mut JoinSet<()>,
     ) {
         // Without Nagle's algorithm, small responses are sent at once. Failing to set this is harmless.
         let _ = stream.set_nodelay(true);
         let stream = Arc::new(stream);
-        match self.pool.admit(peer.ip(), stream.clone(), Instant::now()) {
+        match self.pool.admit(peer.ip(), stream.clone(), permit, Instant::now()) {
             Ok(place) => {
                 let connection = self.connection(Arc::new(place), listener.route(peer));
                 connections.spawn(connection.run(stream, listener.tls.clone()));

@@ -71,7 +71,11 @@ impl Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
+            let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
+                self.place.phase.wait();
+                return Poll::Pending;
+            };
+            ready?;
             match self.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
                     buffer.advance(count);
@@ -138,7 +142,9 @@ mod tests {
             idle: long,
             untrusted_idle: long,
         };
-        let place = Pool::new(limits).admit([127, 0, 0, 1].into(), stream.clone(), std::time::Instant::now());
+        let pool = Pool::new(limits);
+        let permit = pool.may_accept().await;
+        let place = pool.admit([127, 0, 0, 1].into(), stream.clone(), permit, std::time::Instant::now());
         let socket = Socket::new(stream.clone(), Arc::new(place.ok().unwrap()));
         (client, socket, stream)
     }

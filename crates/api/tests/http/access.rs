@@ -1,5 +1,6 @@
 //! Who may do what.
 
+use sandling_service::AuditPolicy;
 use serde_json::json;
 
 use crate::harness::{Server, TOKEN};
@@ -109,6 +110,52 @@ async fn every_change_is_in_the_audit_log_with_who_and_what_came_of_it() {
 }
 
 #[tokio::test]
+async fn refused_requests_fill_no_audit_log_and_the_chains_verify() {
+    let server = Server::start().await;
+    let read = workspace_token(&server, "noisy", "read").await;
+    for _ in 0..200 {
+        assert_eq!(server.call(Some(&read), "POST", "/v1/sandboxes", Some(json!({}))).await.refusal().0, 403);
+    }
+    let log = server.get("/v1/audit?workspace=noisy&limit=1000").await.json();
+    let entries = log["items"].as_array().unwrap();
+    assert!(entries.len() <= 20, "{} entries", entries.len());
+    assert!(entries.iter().all(|entry| entry["kind"] == "refusal" && entry["hash"].is_string()));
+    let verified = server.get("/v1/audit/verify").await.json();
+    let chains = verified["chains"].as_array().unwrap();
+    assert!(chains.iter().all(|chain| chain["broken"].is_null()), "{verified}");
+    assert!(chains.iter().any(|chain| chain["workspace"] == "noisy" && chain["kind"] == "refusal"), "{verified}");
+    let admin = workspace_token(&server, "other", "admin").await;
+    let own = server.call(Some(&admin), "GET", "/v1/audit/verify", None).await.json();
+    let foreign = |chain: &serde_json::Value| chain["workspace"] != "other";
+    assert!(!own["chains"].as_array().unwrap().iter().any(foreign), "{own}");
+    assert_eq!(server.call(Some(&admin), "GET", "/v1/audit/verify?workspace=noisy", None).await.status, 404);
+    assert_eq!(server.call(Some(&read), "GET", "/v1/audit/verify", None).await.status, 403);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_must_audit_refuses_what_it_cannot_audit() {
+    let server = Server::start_with_audit(AuditPolicy::Required).await;
+    let make = async || server.post("/v1/me/tokens", json!({ "label": "one more" })).await;
+    let tokens = async || server.get("/v1/me/tokens").await.json()["items"].as_array().unwrap().len();
+    assert_eq!(make().await.status, 201);
+    let before = tokens().await;
+    let store = server.store();
+    let stop = "BEGIN SELECT RAISE(ABORT, 'broken for a test'); END";
+    store.execute_batch(&format!("CREATE TRIGGER broken BEFORE INSERT ON audit_intents {stop}")).unwrap();
+    assert_eq!(make().await.refusal(), (503, "audit_unavailable".to_owned()));
+    assert_eq!(tokens().await, before, "nothing was done, and reads still work");
+    store.execute_batch("DROP TRIGGER broken").unwrap();
+    assert_eq!(make().await.status, 201);
+    assert_eq!(tokens().await, before + 1);
+    let intents: i64 = store.query_row("SELECT count(*) FROM audit_intents", [], |row| row.get(0)).unwrap();
+    assert_eq!(intents, 0, "every action has its result");
+    let metrics = String::from_utf8(server.get("/metrics").await.body).unwrap();
+    assert!(metrics.contains("sandling_audit_failures_total 1"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_quota_is_answered_before_anything_is_made() {
     let server = Server::start().await;
     let token = workspace_token(&server, "small", "admin").await;
@@ -119,6 +166,22 @@ async fn a_quota_is_answered_before_anything_is_made() {
     assert_eq!(refused.header("retry-after"), None);
     let view = server.call(Some(&token), "GET", "/v1/quota", None).await.json();
     assert_eq!((&view["limits"]["sandboxes"], &view["used"]["sandboxes"]), (&json!(0), &json!(0)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_quota_changes_only_in_the_limits_that_a_request_names() {
+    let server = Server::start().await;
+    let path = "/v1/workspaces/default/quota";
+    let before = server.get(path).await.json()["limits"].clone();
+    let changed = server.call(Some(TOKEN), "PUT", path, Some(json!({ "sandboxes": 3, "cpu": null }))).await.json();
+    let mut expected = before.clone();
+    (expected["sandboxes"], expected["cpu"]) = (json!(3), json!(null));
+    assert_eq!(changed["limits"], expected);
+    assert!(before["memory_mb"].is_number(), "there is a limit that could get lost");
+    assert_eq!(server.call(Some(TOKEN), "PUT", path, Some(json!({}))).await.json()["limits"], expected);
+    let unknown = server.call(Some(TOKEN), "PUT", path, Some(json!({ "ram": 1 }))).await;
+    assert_eq!(unknown.refusal().0, 400);
     server.stop().await;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandling_api::{App, Listener, ServerLimits, serve};
 use sandling_engine::{Engine, EngineConfig, Home};
-use sandling_service::{Service, ServiceSettings};
+use sandling_service::{AuditPolicy, AuditSettings, Service, ServiceSettings};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Server {
     pub address: SocketAddr,
+    pub app: Arc<App>,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
     directory: TempDir,
@@ -32,16 +33,36 @@ impl Server {
         Self::with(ServerLimits::default()).await
     }
 
+    pub async fn start_with_audit(policy: AuditPolicy) -> Self {
+        let audit = AuditSettings { policy, ..AuditSettings::default() };
+        let settings = ServiceSettings { audit, ..ServiceSettings::default() };
+        Self::open(ServerLimits::default(), settings, |listener, _| listener).await
+    }
+
+    /// A server whose webhooks may send to this machine.
+    pub async fn start_with_private_webhooks() -> Self {
+        let settings = ServiceSettings { webhooks_allow_private: true, ..ServiceSettings::default() };
+        Self::open(ServerLimits::default(), settings, |listener, _| listener).await
+    }
+
     pub async fn with(limits: ServerLimits) -> Self {
         Self::listening(limits, |listener, _| listener).await
     }
 
     /// A server whose listener `configure` completes; it also gets a directory for its files.
     pub async fn listening(limits: ServerLimits, configure: impl FnOnce(Listener, &Path) -> Listener) -> Self {
+        Self::open(limits, ServiceSettings::default(), configure).await
+    }
+
+    async fn open(
+        limits: ServerLimits,
+        settings: ServiceSettings,
+        configure: impl FnOnce(Listener, &Path) -> Listener,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
         let engine = Engine::open(EngineConfig::new(home.clone()).unwrap()).await.unwrap();
-        let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..Default::default() };
+        let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..settings };
         let app: Arc<App> = App::new(engine.clone(), Service::open(engine, settings).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -50,8 +71,8 @@ impl Server {
         let shutdown = async move {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(vec![listener], app, limits, shutdown));
-        Self { address, stop: Some(stop), serving, directory }
+        let serving = tokio::spawn(serve(vec![listener], app.clone(), limits, shutdown));
+        Self { address, app, stop: Some(stop), serving, directory }
     }
 
     /// Asks it to end, and waits until it has.
@@ -68,6 +89,11 @@ impl Server {
     /// Where the server keeps everything.
     pub fn home(&self) -> PathBuf {
         self.directory.path().join("home")
+    }
+
+    /// Another connection to the server's database.
+    pub fn store(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.home().join("sandling.db")).unwrap()
     }
 
     pub async fn connect(&self) -> TcpStream {

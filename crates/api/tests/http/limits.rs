@@ -80,3 +80,84 @@ async fn a_limit_that_would_lock_out_everybody_is_refused() {
     }
     server.stop().await;
 }
+
+/// The path of an address to which the token's client may upload files.
+async fn upload_path(server: &Server, token: &str) -> String {
+    let link = "/templates/x/files/0123456789abcdef0123456789abcdef";
+    let answer = server.call(Some(token), "GET", link, None).await;
+    assert_eq!(answer.status, 201, "{}", answer.json());
+    let url = answer.json()["url"].as_str().unwrap().to_owned();
+    url[url.find("/templates").unwrap()..].to_owned()
+}
+
+#[tokio::test]
+async fn an_upload_counts_against_the_disk_quota() {
+    let server = Server::start().await;
+    let token = limited(&server, json!({ "disk_mb": 15 })).await;
+    let path = upload_path(&server, &token).await;
+    let upload = || server.call(None, "PUT", &path, Some(json!("a file")));
+    let refused = upload().await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.json()["message"].as_str().unwrap().contains("MiB of disk"), "{}", refused.json());
+    let set = server.call(Some(TOKEN), "PUT", "/v1/workspaces/limited/quota", Some(json!({ "disk_mb": 20 }))).await;
+    assert_eq!(set.json()["used"]["disk_mb"], 0, "what was refused is gone");
+    assert_eq!(upload().await.status, 200);
+    let quota = server.call(Some(&token), "GET", "/v1/quota", None).await.json();
+    assert_eq!(quota["used"]["disk_mb"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_counts_against_the_rate_of_the_token_that_its_address_comes_from() {
+    let server = Server::start().await;
+    let token = limited(&server, json!({ "requests_per_second": 1 })).await;
+    let path = upload_path(&server, &token).await;
+    let mut refused = 0;
+    for _ in 0..40 {
+        let answer = server.call(None, "PUT", &path, Some(json!("a file"))).await;
+        if answer.status == 429 {
+            assert_eq!(answer.header("retry-after"), Some("1"));
+            assert!(answer.json()["message"].as_str().unwrap().starts_with("this token"), "{}", answer.json());
+            refused += 1;
+        }
+    }
+    assert!(refused >= 20, "only {refused} of 40 uploads were refused");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_template_that_no_host_should_bake_is_refused_before_its_build() {
+    let server = Server::start().await;
+    for size in [json!({ "cpu": 64 }), json!({ "memory_mb": 262_144 })] {
+        let mut request = json!({ "name": "large", "packages": ["jq"] });
+        request.as_object_mut().unwrap().extend(size.as_object().unwrap().clone());
+        assert_eq!(server.post("/v1/templates/build", request).await.refusal().0, 400);
+    }
+    assert_eq!(server.get("/v1/templates/builds").await.json(), json!([]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn packages_that_are_no_names_are_refused_before_their_build() {
+    let server = Server::start().await;
+    for (packages, status) in [
+        (json!({ "packages": ["-oDebug=1"] }), 400),
+        (json!({ "packages": ["jq;id"] }), 400),
+        (json!({ "npm": ["git+ssh://example.com/x"] }), 400),
+        (json!({ "npm": ["../x"] }), 400),
+        (json!({ "pip": ["--index-url=http://example.com"] }), 400),
+        (json!({ "pip": ["six @ http://example.com/six.whl"] }), 400),
+        (json!({ "requirements": "six\n-e .\n" }), 400),
+        (json!({ "pip": ["six"], "dockerfile": "FROM base" }), 400),
+        (json!({ "pip": ["six"], "from": "nowhere" }), 404),
+        (json!({ "pip": ["six"], "name": "base" }), 409),
+        (json!({ "pip": ["six"], "name": "../x" }), 400),
+    ] {
+        let mut request = json!({ "name": "mine" });
+        request.as_object_mut().unwrap().extend(packages.as_object().unwrap().clone());
+        let answer = server.post("/v1/templates/build", request).await;
+        assert_eq!(answer.refusal().0, status, "{packages}");
+    }
+    assert_eq!(server.get("/v1/templates/builds").await.json(), json!([]));
+    server.stop().await;
+}

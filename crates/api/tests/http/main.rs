@@ -5,9 +5,14 @@
 mod access;
 mod bad_input;
 mod connections;
+mod dashboard;
 mod document;
 mod harness;
 mod hostile;
+mod images;
 mod limits;
+mod metrics;
 mod network;
+mod telemetry;
 mod tls;
+mod webhooks;

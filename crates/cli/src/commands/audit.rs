@@ -4,10 +4,14 @@ use comfy_table::Cell;
 use serde_json::Value;
 
 use crate::client::{AuditEntry, Client, Recording, query, read};
-use crate::options::Audit;
+use crate::commands::audit_verify;
+use crate::options::{Audit, AuditCommand};
 use crate::show;
 
 pub async fn audit(options: &Audit) -> anyhow::Result<()> {
+    if let Some(AuditCommand::Verify { workspace, file, offline, json }) = &options.command {
+        return audit_verify::verify(workspace.as_deref(), file.as_deref(), *offline, *json).await;
+    }
     let client = Client::require()?;
     if let Some(number) = options.recording {
         return recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json);
@@ -28,6 +32,7 @@ pub async fn audit(options: &Audit) -> anyhow::Result<()> {
             Cell::new(if entry.recorded { format!("{} (recorded)", entry.action) } else { entry.action }),
             Cell::new(entry.object.unwrap_or_default()),
             match entry.code {
+                Some(code) if entry.count > 1 => Cell::new(format!("{}: {code} ({} times)", entry.result, entry.count)),
                 Some(code) => Cell::new(format!("{}: {code}", entry.result)),
                 None => show::status(&entry.result),
             },

@@ -3,18 +3,30 @@
 use sandling_wire::{CheckpointsName, CreateSandbox};
 use serde_json::Value;
 
+use super::image::{self, ImageSource};
 use crate::client::Client;
-use crate::options::Create;
+use crate::options::{Common, Create};
 use crate::show;
 
-pub async fn create(options: &Create) -> anyhow::Result<()> {
+pub async fn create(common: &Common, options: &Create) -> anyhow::Result<()> {
     let client = Client::require()?;
     if let Some(note) = sandling_engine::alias_note(&options.template) {
         eprintln!("sandling: {note}");
     }
+    let (template, reference) = match options.image.as_deref().map(ImageSource::parse) {
+        None => (Some(options.template.clone()), None),
+        Some(ImageSource::Reference(reference)) => (None, Some(reference)),
+        Some(ImageSource::File(path)) => (Some(image::template_of_file(common, Some(&client), &path).await?), None),
+    };
+    let from_snapshot = match &options.from_snapshot {
+        Some(named) => Some(client.snapshot(named).await?),
+        None => None,
+    };
     let request = CreateSandbox {
-        template: Some(options.template.clone()),
-        from_snapshot: options.from_snapshot.clone(),
+        name: options.name.clone(),
+        template,
+        image: reference.clone(),
+        from_snapshot,
         env: Some(options.env.iter().cloned().collect()),
         labels: Some(options.labels.iter().cloned().collect()),
         ttl_seconds: options.ttl,
@@ -24,6 +36,7 @@ pub async fn create(options: &Create) -> anyhow::Result<()> {
         checkpoints_kept: options.checkpoints_kept,
         ..options.machine.request()?
     };
-    let created: Value = client.post("/v1/sandboxes", &request).await?;
+    let creating = client.post::<Value>("/v1/sandboxes", &request);
+    let created = image::with_progress(&client, reference.as_deref(), creating).await?;
     show::field(&created, "id", options.json)
 }

@@ -64,7 +64,10 @@ async fn full_state(client: &Client, text: &str) -> Result<String, ClientError> 
         Some((sandbox, checkpoint)) => Ok(format!("{}@{checkpoint}", client.sandbox(sandbox).await?)),
         // A full ID may be a snapshot's; the server decides.
         None if SandboxId::parse(text).is_some() => Ok(text.to_owned()),
-        None => client.sandbox(text).await,
+        None => match client.sandbox(text).await {
+            Err(ClientError::NoSandbox(_)) => client.snapshot(text).await,
+            found => found,
+        },
     }
 }
 

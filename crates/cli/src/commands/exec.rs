@@ -29,6 +29,8 @@ pub async fn exec(options: &Exec) -> anyhow::Result<ExitCode> {
         cwd: options.cwd.clone(),
         user: options.user.clone(),
         timeout_seconds: options.timeout.map(|seconds| seconds as f64),
+        cpu_seconds: options.limits.cpu_time.map(|seconds| seconds as f64),
+        disk_limit_mb: options.limits.disk_limit,
         ..ExecRequest::default()
     };
     match (options.detach, options.tty) {

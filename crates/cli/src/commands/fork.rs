@@ -10,6 +10,9 @@ pub async fn fork(options: &Fork) -> anyhow::Result<()> {
     let client = Client::require()?;
     let parent = client.sandbox(&options.sandbox).await?;
     let mut request = json!({ "count": options.count, "inherit_secrets": options.secrets });
+    if let Some(at) = &options.at {
+        request["at"] = at.as_str().into();
+    }
     if let Some(ttl) = options.ttl {
         request["ttl_seconds"] = ttl.into();
     }

@@ -41,7 +41,8 @@ struct Progress {
 
 /// Prints a command's output so far, and with `follow` until the command ends.
 async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> anyhow::Result<()> {
-    let path = format!("/v1/sandboxes/{sandbox}/execs/{}", segment(exec));
+    let exec = client.exec(sandbox, exec).await?;
+    let path = format!("/v1/sandboxes/{sandbox}/execs/{}", segment(&exec));
     let now: Progress = client.get(&path).await?;
     let until = if follow || now.status != "running" { u64::MAX } else { now.output_bytes };
     if until == 0 {

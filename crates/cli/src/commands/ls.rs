@@ -19,10 +19,11 @@ pub async fn ls(options: &Ls) -> anyhow::Result<()> {
         return Ok(());
     }
     let now = Timestamp::now();
-    let header = ["id", "template", "status", "cpus", "memory", "age", "ends in", "labels"];
+    let header = ["id", "name", "template", "status", "cpus", "memory", "age", "ends in", "labels"];
     show::list(found.into(), options.json, &header, |sandbox: Sandbox| {
         [
             Cell::new(show::short(&sandbox.id)),
+            Cell::new(sandbox.name.unwrap_or_default()),
             Cell::new(&sandbox.template),
             show::status(&sandbox.status),
             Cell::new(sandbox.cpu),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use anyhow::bail;
 use comfy_table::Cell;
-use sandling_wire::{NetworkRequest, TlsName};
+use sandling_wire::{ModeName, NetworkRequest, TlsName};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -96,6 +96,10 @@ pub async fn network(options: &Network) -> anyhow::Result<()> {
 /// The requested changes, or `None` if only the current state is wanted.
 async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Result<Option<NetworkRequest>> {
     let mut request = requested_policy(options)?;
+    if !options.allow.is_empty() {
+        let now: NetworkState = client.get(path).await?;
+        add_allowed(&mut request, &options.allow, Some(&now.policy));
+    }
     (request.group, request.hostname) = (options.group.clone(), options.hostname.clone());
     if !options.revoke.is_empty() || !options.secrets.is_empty() {
         let now: NetworkState = client.get(path).await?;
@@ -124,13 +128,29 @@ fn requested_policy(options: &Network) -> anyhow::Result<NetworkRequest> {
     let tls = options.inspect_tls.map(|inspect| if inspect { TlsName::Inspected } else { TlsName::Sealed });
     Ok(NetworkRequest {
         mode: options.mode,
-        allow: given_allow_list(&options.allow),
+        allow: given_allow_list(&options.only),
         deny: given_list(&options.deny),
         tls,
         limits: limits(&options.limits)?,
         binding: options.binding,
         ..NetworkRequest::default()
     })
+}
+
+/// Adds entries to the allow-list that applies now. A policy that denies everything becomes an allow-list.
+fn add_allowed(request: &mut NetworkRequest, entries: &[String], now: Option<&Policy>) {
+    let applied = now.filter(|policy| policy.mode != "deny");
+    let had = applied.map(|policy| policy.allow.clone()).unwrap_or_default();
+    let new = given_allow_list(entries).unwrap_or_default().into_iter().filter(|entry| !had.contains(entry));
+    request.allow = Some(had.iter().cloned().chain(new).collect());
+    // The server turns a request with a list and without a mode into an allow-list.
+    request.mode = request.mode.or_else(|| applied.and_then(Policy::mode));
+}
+
+impl Policy {
+    fn mode(&self) -> Option<ModeName> {
+        serde_json::from_value(self.mode.as_str().into()).ok()
+    }
 }
 
 fn has_changes(request: &NetworkRequest) -> bool {
@@ -144,7 +164,12 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<()> {
         Some(template) => format!("/v1/templates/{}/network", segment(template)),
         None => "/v1/network".to_owned(),
     };
-    let request = requested_policy(options)?;
+    let mut request = requested_policy(options)?;
+    if !options.allow.is_empty() {
+        let now: Value = client.get(&path).await?;
+        let policy: Option<Policy> = serde_json::from_value(now["policy"].clone())?;
+        add_allowed(&mut request, &options.allow, policy.as_ref());
+    }
     if options.clear {
         return Ok(client.delete(&path).await?);
     }
@@ -241,4 +266,30 @@ async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<
         Ok(ControlFlow::Continue(()))
     };
     client.follow(&format!("/v1/sandboxes/{id}/network/events{follow}"), Some("0"), print).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowed_entries_are_added_to_those_that_apply() {
+        let policy = |mode: &str, allow: &[&str]| Policy {
+            mode: mode.to_owned(),
+            allow: allow.iter().map(|entry| (*entry).to_owned()).collect(),
+            deny: Vec::new(),
+            tls: "sealed".to_owned(),
+        };
+        let added = |now: Option<Policy>| {
+            let mut request = NetworkRequest::default();
+            add_allowed(&mut request, &["pypi".to_owned(), "a.com".to_owned()], now.as_ref());
+            (request.mode, request.allow.unwrap())
+        };
+        let both = vec!["a.com".to_owned(), "pypi".to_owned()];
+        assert_eq!(added(Some(policy("allow", &["a.com"]))), (Some(ModeName::Allow), both));
+        let new = vec!["pypi".to_owned(), "a.com".to_owned()];
+        assert_eq!(added(Some(policy("deny", &["old.com"]))), (None, new.clone()), "it allowed nothing");
+        assert_eq!(added(Some(policy("open", &[]))).0, Some(ModeName::Open));
+        assert_eq!(added(None), (None, new));
+    }
 }

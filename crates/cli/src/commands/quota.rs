@@ -1,7 +1,7 @@
 //! `sandling quota`.
 
 use anyhow::bail;
-use sandling_wire::Limits;
+use sandling_wire::LimitsChange;
 use serde_json::Value;
 
 use crate::client::{Client, Quota as Answer, field, read, segment};
@@ -17,16 +17,16 @@ pub async fn quota(options: &Quota) -> anyhow::Result<()> {
             format!("/v1/workspaces/{}/quota", segment(&field(&client.get("/v1/me").await?, "workspace")?))
         }
     };
-    let mut answer: Value = client.get(&path).await?;
-    if !options.set.is_empty() {
-        let limits = changed(read(answer["limits"].take())?, &options.set)?;
-        answer = client.put(&path, &limits).await?;
-    }
+    let answer: Value = match options.set.is_empty() {
+        true => client.get(&path).await?,
+        false => client.put(&path, &changed(&options.set)?).await?,
+    };
     if options.json { show::json(&answer) } else { print(&read(answer)?) }
 }
 
-/// Changes some limits. The server's API replaces all limits at once.
-fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<Limits> {
+/// The limits to change; the others stay.
+fn changed(set: &[(String, Option<u32>)]) -> anyhow::Result<LimitsChange> {
+    let mut limits = LimitsChange::default();
     for (name, value) in set {
         let limit = match name.as_str() {
             "sandboxes" => &mut limits.sandboxes,
@@ -41,7 +41,7 @@ fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<
                  requests_per_second or open_requests"
             ),
         };
-        *limit = *value;
+        *limit = Some(*value);
     }
     Ok(limits)
 }
@@ -62,18 +62,9 @@ mod tests {
 
     #[test]
     fn only_the_named_limits_change() {
-        let limits = Limits {
-            sandboxes: Some(1),
-            cpu: Some(2),
-            memory_mb: None,
-            disk_mb: Some(4),
-            creates_per_minute: Some(5),
-            requests_per_second: None,
-            open_requests: Some(6),
-        };
         let set = [("sandboxes".to_owned(), None), ("memory_mb".to_owned(), Some(7))];
-        let limits = changed(limits, &set).unwrap();
-        assert_eq!((limits.sandboxes, limits.cpu, limits.memory_mb), (None, Some(2), Some(7)));
-        assert!(changed(limits, &[("ram".to_owned(), None)]).unwrap_err().to_string().contains("memory_mb"));
+        let sent = serde_json::to_value(changed(&set).unwrap()).unwrap();
+        assert_eq!(sent, serde_json::json!({ "sandboxes": null, "memory_mb": 7 }));
+        assert!(changed(&[("ram".to_owned(), None)]).unwrap_err().to_string().contains("memory_mb"));
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use sandling_api::IntoWire;
 use sandling_engine::DEFAULT_WORKSPACE;
+use sandling_network::Placement;
 use sandling_wire::{SecretList, SetSecret};
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +20,7 @@ use crate::show;
 struct SecretEntry {
     name: String,
     hosts: Vec<String>,
+    placements: Vec<String>,
     created_at: Timestamp,
 }
 
@@ -31,8 +33,9 @@ pub async fn secret(common: &Common, command: &SecretCommand) -> anyhow::Result<
 
 async fn on_server(client: &Client, command: &SecretCommand) -> anyhow::Result<()> {
     match command {
-        SecretCommand::Set { name, hosts } => {
-            let request = SetSecret { value: value()?, hosts: hosts.clone() };
+        SecretCommand::Set { name, hosts, headers, queries, basic } => {
+            let placements = Some(placements(headers, queries, *basic)).filter(|all| !all.is_empty());
+            let request = SetSecret { value: value()?, hosts: hosts.clone(), placements };
             client.put::<Value>(&format!("/v1/secrets/{}", segment(name)), &request).await?;
             Ok(())
         }
@@ -44,9 +47,14 @@ async fn on_server(client: &Client, command: &SecretCommand) -> anyhow::Result<(
 async fn local(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
     let engine = open_engine(common).await?;
     match command {
-        SecretCommand::Set { name, hosts } => {
+        SecretCommand::Set { name, hosts, headers, queries, basic } => {
             let hosts = hosts.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
-            engine.networks().set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
+            let placements = placements(headers, queries, *basic);
+            let mut placements: Vec<_> = placements.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+            if placements.is_empty() {
+                placements.push(Placement::default());
+            }
+            engine.networks().set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts, placements)?;
             Ok(())
         }
         SecretCommand::Ls { json } => {
@@ -62,8 +70,15 @@ async fn local(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
     }
 }
 
+/// The placements that the options name, as the API writes them.
+fn placements(headers: &[String], queries: &[String], basic: bool) -> Vec<String> {
+    let headers = headers.iter().map(|header| format!("header {header}"));
+    let queries = queries.iter().map(|key| format!("query {key}"));
+    headers.chain(queries).chain(basic.then(|| "basic".to_owned())).collect()
+}
+
 /// Reads stdin without its trailing newline.
-fn value() -> anyhow::Result<String> {
+pub(super) fn value() -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
         eprintln!("Type the value, then Enter and Ctrl-D. The terminal shows what you type; a file or pipe is safer.");
@@ -76,7 +91,7 @@ fn value() -> anyhow::Result<String> {
 }
 
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
-    show::list(answer["secrets"].take(), json, &["name", "hosts", "stored"], |secret: SecretEntry| {
-        [secret.name, secret.hosts.join(" "), show::time(secret.created_at)]
+    show::list(answer["secrets"].take(), json, &["name", "hosts", "placed in", "stored"], |secret: SecretEntry| {
+        [secret.name, secret.hosts.join(" "), secret.placements.join(", "), show::time(secret.created_at)]
     })
 }

@@ -5,29 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{App, Listener, LocalCertificate, ServerLimits, Tls};
+use sandling_api::{App, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
 use crate::client::announce::{self, Announcement};
 use crate::options::{Common, Listening, Serve};
 
-/// The directory of the home with the certificate of `--tls self`.
-const TLS_DIRECTORY: &str = "tls";
 /// The domain of `--tls self`. Browsers resolve names below `localhost` to this machine. A certificate for
 /// `*.localhost` would not do: some clients accept no wildcard directly below a top-level name.
 const LOCAL_DOMAIN: &str = "sandling.localhost";
 
-pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
+pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telemetry>) -> anyhow::Result<()> {
     check(&options.listening)?;
-    let network = NetworkConfig { builds: options.build_network.clone(), ..options.operator.config()? };
+    let network = NetworkConfig { builds: options.build.build_network.clone(), ..options.operator.config()? };
     let config = EngineConfig {
         standbys: options.standbys,
-        spare_memory_mib: options.spare_memory,
+        spare_memory_mib: options.spare_memory.into(),
         hibernate_after: (options.hibernate_after > 0).then(|| Duration::from_secs(options.hibernate_after)),
         takeover: true,
         network,
@@ -36,9 +34,20 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
     let home = config.home.clone();
     announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;
-    let service = Service::open(engine.clone(), ServiceSettings::from_environment())?;
-    let app = App::new(engine.clone(), service);
-    let (listeners, address) = listen(&home, &options.listening).await?;
+    let service = Service::open(
+        engine.clone(),
+        ServiceSettings {
+            audit: options.audit.settings(),
+            images: options.images.settings()?,
+            webhooks_allow_private: options.webhook_allow_private,
+            ..ServiceSettings::from_environment()
+        },
+    )?;
+    let app = App::new(engine.clone(), service.clone());
+    if let Some(telemetry) = &mut telemetry {
+        telemetry.watch(app.clone());
+    }
+    let (listeners, address) = listen(&home, &options.listening)?;
     println!("the token is in {}", local_token_path(&home).display());
     let announced =
         Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
@@ -56,7 +65,11 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
         // Withdraw the address before draining, because new requests are refused from now on.
         ending.iter().for_each(|announced| announced.close());
     };
-    sandling_api::serve(listeners, app, ServerLimits::default(), shutdown).await;
+    sandling_api::serve(listeners, app.clone(), ServerLimits::default(), shutdown).await;
+    service.audit.flush();
+    if let Some(telemetry) = telemetry {
+        telemetry.shutdown(&app).await;
+    }
     // Sandboxes keep running; the next server takes them over.
     engine.detach().await;
     drop(announced);
@@ -67,8 +80,8 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
 ///
 /// With TLS, the server also listens on a loopback port without TLS. So commands on this machine need neither the
 /// domain nor the certificate.
-async fn listen(home: &Home, options: &Listening) -> anyhow::Result<(Vec<Listener>, SocketAddr)> {
-    let (public, address) = bind(options.listen).await?;
+fn listen(home: &Home, options: &Listening) -> anyhow::Result<(Vec<Listener>, SocketAddr)> {
+    let (public, address) = bind(options.listen)?;
     let public = Listener::plain(public);
     if !options.has_tls() {
         println!("sandling listens on http://{address}");
@@ -88,7 +101,7 @@ async fn listen(home: &Home, options: &Listening) -> anyhow::Result<(Vec<Listene
         _ => bail!("--tls-cert and --tls-key belong together"),
     };
     let public = public.with_tls(tls);
-    let (plain, local_address) = bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let (plain, local_address) = bind((Ipv4Addr::LOCALHOST, 0).into())?;
     println!("sandling listens on https://{address}");
     let public = match domain(options) {
         Some(domain) => {
@@ -108,8 +121,18 @@ async fn listen(home: &Home, options: &Listening) -> anyhow::Result<(Vec<Listene
     Ok((vec![public, Listener::plain(plain)], local_address))
 }
 
-async fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
+/// Connections that wait to be accepted. The kernel drops what comes after them, and a client tries again only after
+/// one, three and seven seconds.
+const BACKLOG: u32 = 4096;
+
+fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let open = || {
+        let socket = if wanted.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(wanted)?;
+        socket.listen(BACKLOG)
+    };
+    let listener = open().with_context(|| format!("cannot listen on {wanted}"))?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
@@ -125,7 +148,7 @@ fn local_certificate(home: &Home, options: &Listening) -> anyhow::Result<LocalCe
         addresses.push(ip);
     }
     let domain = domain(options).unwrap_or(LOCAL_DOMAIN);
-    Ok(LocalCertificate::create(&home.root().join(TLS_DIRECTORY), domain, &addresses)?)
+    Ok(LocalCertificate::create(&home.tls(), domain, &addresses)?)
 }
 
 /// Waits until the server has been idle for this long.

@@ -10,7 +10,7 @@ use crate::commands::exec::in_terminal;
 use crate::options::Shell;
 use crate::terminal;
 
-const LOGIN_SHELL: &str = "exec \"${SHELL:-/bin/bash}\" -l";
+pub const LOGIN_SHELL: &str = "exec \"${SHELL:-/bin/bash}\" -l";
 
 pub async fn shell(options: &Shell) -> anyhow::Result<ExitCode> {
     if !terminal::is_interactive() {

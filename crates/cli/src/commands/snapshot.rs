@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
-use crate::client::{Client, query, segment};
+use crate::client::{Client, ClientError, query};
 use crate::options::SnapshotCommand;
 use crate::save::save;
 use crate::show;
@@ -41,18 +41,20 @@ pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
             show::field(&created, "id", *json)
         }
         SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json),
-        SnapshotCommand::Export { snapshot, file } => save(&client, &format!("{}/export", path(snapshot)), file).await,
+        SnapshotCommand::Export { snapshot, file } => {
+            save(&client, &format!("{}/export", path(&client, snapshot).await?), file).await
+        }
         SnapshotCommand::Import { file, name, json } => {
             show::field(&import(&client, file, name.clone()).await?, "id", *json)
         }
         SnapshotCommand::ToTemplate { snapshot, name, description } => {
             let request = json!({ "name": name, "description": description });
-            client.tell(&format!("{}/template", path(snapshot)), &request).await?;
+            client.tell(&format!("{}/template", path(&client, snapshot).await?), &request).await?;
             show::line(name)
         }
         SnapshotCommand::Rm { snapshots } => {
             for id in snapshots {
-                client.delete(&path(id)).await?;
+                client.delete(&path(&client, id).await?).await?;
                 show::line(id)?;
             }
             Ok(())
@@ -60,8 +62,8 @@ pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
     }
 }
 
-fn path(snapshot: &str) -> String {
-    format!("/v1/snapshots/{}", segment(snapshot))
+async fn path(client: &Client, snapshot: &str) -> Result<String, ClientError> {
+    Ok(format!("/v1/snapshots/{}", client.snapshot(snapshot).await?))
 }
 
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {

@@ -1,9 +1,31 @@
 //! Options of the commands for tokens, quotas and the audit log.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use sandling_wire::ScopeName;
 
 use super::parse;
+
+#[derive(Debug, Subcommand)]
+pub enum WorkspaceCommand {
+    /// Create a workspace
+    Create {
+        name: String,
+        #[arg(long, help = "Print JSON")]
+        json: bool,
+    },
+    /// List workspaces
+    Ls {
+        #[arg(long, help = "Print JSON")]
+        json: bool,
+    },
+    /// Delete workspaces with their volumes and tokens; fails while a workspace has sandboxes
+    Rm {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
 
 #[derive(Debug, Args)]
 pub struct Token {
@@ -21,9 +43,9 @@ pub enum TokenCommand {
     Create {
         /// Descriptive name
         name: String,
-        /// What the token permits; each scope includes the ones before it [default: the scope of your own token]
-        #[arg(long, value_parser = parse::choice::<ScopeName>(["read", "run", "admin", "operator"]))]
-        scope: Option<ScopeName>,
+        /// What the token permits; each scope includes the ones before it
+        #[arg(long, default_value = "read", value_parser = parse::choice::<ScopeName>(["read", "run", "admin", "operator"]))]
+        scope: ScopeName,
         /// Expire the token after N days [default: never]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3660))]
         days: Option<u32>,
@@ -69,7 +91,10 @@ pub struct Quota {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Audit {
+    #[command(subcommand)]
+    pub command: Option<AuditCommand>,
     /// Show only entries since this time, e.g. 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<jiff::Timestamp>,
@@ -87,4 +112,23 @@ pub struct Audit {
     pub recording: Option<i64>,
     #[arg(long, help = "Print JSON")]
     pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Check the hash chains of the audit log; fails if one is broken
+    #[command(after_help = "Example:\n  sandling audit verify --file /var/log/sandling/audit.jsonl")]
+    Verify {
+        /// Check only this workspace (operators only) [default: all for operators, otherwise your own]
+        #[arg(long, value_name = "NAME")]
+        workspace: Option<String>,
+        /// Check a file that `serve --audit-file` wrote, and compare the server's log with it
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// With --file: check the file alone, without a server
+        #[arg(long, requires = "file")]
+        offline: bool,
+        #[arg(long, help = "Print JSON")]
+        json: bool,
+    },
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use sandling_agent::Api;
 
 use super::parse;
+use super::run::MachineOptions;
 
 #[derive(Debug, Args)]
 pub struct Mcp {
@@ -16,6 +17,17 @@ pub struct Mcp {
     /// Template for the sandboxes
     #[arg(long, default_value = "base", value_name = "NAME")]
     pub template: String,
+    /// OCI image for the sandboxes instead of a template, e.g. python:3.12-slim
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "template")]
+    pub image: Option<String>,
+    /// Copy this project into each new sandbox. Skips .git and files that .gitignore lists
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
+    /// Run this command in each new sandbox first, e.g. to install dependencies
+    #[arg(long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+    #[command(flatten)]
+    pub machine: MachineOptions,
     /// Default and maximum time for one tool call
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = parse::seconds)]
     pub timeout: u64,
@@ -47,6 +59,9 @@ pub struct Agent {
     /// Template for the sandbox [default: base, or agent with --engine]
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
+    /// OCI image for the sandbox instead of a template, e.g. python:3.12-slim
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "template")]
+    pub image: Option<String>,
     /// Copy this project into the sandbox and show the changes afterwards. Skips .git and files that .gitignore lists
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
@@ -59,6 +74,8 @@ pub struct Agent {
     /// Run this command in the sandbox first, e.g. to install dependencies
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
+    #[command(flatten)]
+    pub machine: MachineOptions,
     /// Fork the sandbox N times, make one attempt in each fork, and keep the best attempt
     #[arg(long, value_name = "N", requires = "check", value_parser = clap::value_parser!(u8).range(2..=16))]
     pub best_of: Option<u8>,

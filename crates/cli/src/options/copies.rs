@@ -9,11 +9,14 @@ use super::volumes::on_volumes;
 
 #[derive(Debug, Args)]
 pub struct Fork {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// Number of children; all start from the same moment
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub count: u32,
+    /// Start the children at this checkpoint of the sandbox, by number or name, instead of now; `timeline` lists them
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub at: Option<String>,
     /// Lifetime of each child: 90s, 15m, 12h, 7d [default: the parent's TTL]
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub ttl: Option<u64>,
@@ -33,9 +36,9 @@ pub enum SnapshotCommand {
     /// Save a running sandbox and print the snapshot's ID; the sandbox keeps running
     #[command(after_help = "Example:\n  sandling create --from-snapshot $(sandling snapshot create 3f2a)")]
     Create {
-        /// Sandbox ID, or a unique prefix of it
+        /// Sandbox ID, a unique prefix of it, or its name
         sandbox: String,
-        /// Descriptive name
+        /// Name of the snapshot; it must be unique, and works wherever an ID does
         #[arg(long)]
         name: Option<String>,
         /// What sandboxes made from the snapshot get of this sandbox's volumes; required if it has any
@@ -52,6 +55,7 @@ pub enum SnapshotCommand {
     /// Write a snapshot and the layers it depends on to a file
     #[command(after_help = "Example:\n  sandling snapshot export ID - | ssh other sandling snapshot import -")]
     Export {
+        /// Snapshot ID, a unique prefix of it, or its name
         snapshot: String,
         /// Output file, or `-` for stdout
         file: PathBuf,
@@ -70,6 +74,7 @@ pub enum SnapshotCommand {
     },
     /// Create a template from a snapshot; its sandboxes start in the snapshot's state
     ToTemplate {
+        /// Snapshot ID, a unique prefix of it, or its name
         snapshot: String,
         name: String,
         /// Description of the template
@@ -78,6 +83,7 @@ pub enum SnapshotCommand {
     },
     /// Delete snapshots; sandboxes made from them keep running
     Rm {
+        /// Snapshot ID, a unique prefix of it, or its name
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<String>,
     },

@@ -19,7 +19,8 @@ pub struct NetworkAccess {
     /// Network mode [default: allow if --allow is given, otherwise the workspace's default or deny]
     #[arg(long, value_parser = mode(), value_name = "MODE")]
     pub network: Option<ModeName>,
-    /// Allow a host name, *.name, address, network, or preset (pypi, npm, crates, debian, github); may be repeated
+    /// Allow a host name, *.name, address, network, or preset (pypi, npm, crates, debian, github, go, maven,
+    /// rubygems, huggingface, conda); may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
     /// Deny an address or network, even if something else allows it; may be repeated
@@ -131,6 +132,17 @@ impl OperatorNetwork {
     }
 }
 
+/// What the steps of template builds may reach.
+#[derive(Debug, Args)]
+pub struct BuildNetwork {
+    /// Network policy for template build steps: deny, open, or a comma-separated allow-list
+    #[arg(
+        long, value_name = "LIST", env = "SANDLING_BUILD_NETWORK", default_value = "pypi,npm,debian,github",
+        value_parser = policy,
+    )]
+    pub build_network: Policy,
+}
+
 fn name_server(text: &str) -> Result<SocketAddr, AddrParseError> {
     text.parse().or_else(|_| Ok(SocketAddr::new(text.parse()?, DNS_PORT)))
 }
@@ -149,7 +161,7 @@ pub fn policy(text: &str) -> Result<Policy, String> {
 
 #[derive(Debug, Args)]
 pub struct Network {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     #[arg(required_unless_present_any = ["default", "template"])]
     pub sandbox: Option<String>,
     /// Show or change the default for sandboxes without a policy of their own, including running ones
@@ -166,15 +178,18 @@ pub struct Network {
     pub binding: Option<bool>,
     /// Remove the default, or a sandbox's own policy and limits so that it follows the defaults again
     #[arg(long, conflicts_with_all = [
-        "binding", "mode", "allow", "deny", "inspect_tls", "limits", "secrets", "group", "revoke",
+        "binding", "mode", "allow", "only", "deny", "inspect_tls", "limits", "secrets", "group", "revoke",
     ])]
     pub clear: bool,
-    /// Change the network mode, effective immediately [default: allow if --allow is given]
+    /// Change the network mode, effective immediately [default: allow if --allow or --only is given]
     #[arg(long = "set", value_parser = mode(), value_name = "MODE")]
     pub mode: Option<ModeName>,
-    /// Replace the allow-list with these entries; may be repeated
+    /// Add an entry to the allow-list; may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
+    /// Replace the allow-list with these entries; may be repeated
+    #[arg(long, value_name = "NAME[:PORT]", conflicts_with = "allow")]
+    pub only: Vec<String>,
     /// Replace the deny-list with these addresses and networks; may be repeated
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub deny: Vec<String>,
@@ -209,13 +224,28 @@ pub struct Network {
 #[derive(Debug, Subcommand)]
 pub enum SecretCommand {
     /// Store or replace a secret; its value is read from stdin
-    #[command(after_help = "Example:\n  sandling secret set OPENAI_API_KEY --host api.openai.com <key.txt")]
+    #[command(
+        after_help = "The gateway puts the value only where --header, --query and --basic allow it, and refuses requests \
+                      with the placeholder elsewhere. Each may be repeated. The default is --header 'Authorization: \
+                      Bearer'.\n\nExamples:\n  sandling secret set OPENAI_API_KEY --host api.openai.com <key.txt\n  \
+                      sandling secret set ANTHROPIC_API_KEY --host api.anthropic.com --header x-api-key <key.txt\n  \
+                      sandling secret set GITHUB_TOKEN --host github.com --basic <key.txt"
+    )]
     Set {
         /// Name of the secret, and of the environment variable that holds its placeholder in sandboxes
         name: String,
         /// Host whose requests may carry the secret: a name or *.name; may be repeated
         #[arg(long = "host", required = true, value_name = "NAME")]
         hosts: Vec<String>,
+        /// Place the secret in this header, after PREFIX if given
+        #[arg(long = "header", value_name = "NAME[: PREFIX]")]
+        headers: Vec<String>,
+        /// Place the secret in this key of the query
+        #[arg(long = "query", value_name = "KEY")]
+        queries: Vec<String>,
+        /// Place the secret in basic authentication, as the user or the password
+        #[arg(long)]
+        basic: bool,
     },
     /// List secrets; their values are not shown
     Ls {

@@ -37,6 +37,36 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|seconds| *seconds > 0).ok_or_else(wrong)
 }
 
+/// A size in MiB: a number of MiB, or a number with `k`, `m`, `g` or `t`. `2g` and `2GiB` are 2048.
+pub fn mib(text: &str) -> Result<u32, String> {
+    let wrong = || "expected a size such as 512m, 2g or 2048 (MiB)".to_owned();
+    let kib = size(text, 1024).ok_or_else(wrong)?;
+    (kib % 1024 == 0).then(|| u32::try_from(kib / 1024).ok()).flatten().ok_or_else(wrong)
+}
+
+/// A size in bytes: a number of bytes, or a number with `k`, `m`, `g` or `t`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let number: Option<u64> = text.parse().ok();
+    let found = number.or_else(|| size(text, 1)?.checked_mul(1024));
+    found.ok_or_else(|| "expected a size such as 512k, 100m, 2g, or a number of bytes".to_owned())
+}
+
+/// A size in KiB. `plain` is the unit of a number without one, in KiB.
+fn size(text: &str, plain: u64) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let letter = ["ib", "b"].iter().find_map(|suffix| unit.strip_suffix(suffix)).unwrap_or(&unit);
+    let factor = match letter {
+        "" if unit.is_empty() => plain,
+        "k" => 1,
+        "m" => 1024,
+        "g" => 1024 * 1024,
+        "t" => 1024 * 1024 * 1024,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 /// An amount in dollars.
 pub fn dollars(text: &str) -> Result<f64, String> {
     let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
@@ -56,10 +86,12 @@ pub fn limit(text: &str) -> Result<(String, Option<u32>), String> {
     let (name, value) = pair(text)?;
     match value.as_str() {
         "none" => Ok((name, None)),
-        number => match number.parse() {
-            Ok(number) => Ok((name, Some(number))),
-            Err(_) => Err("expected NAME=NUMBER or NAME=none".to_owned()),
-        },
+        number => {
+            match number.parse().or_else(|_| if name.ends_with("_mb") { mib(number) } else { Err(String::new()) }) {
+                Ok(number) => Ok((name, Some(number))),
+                Err(_) => Err("expected NAME=NUMBER or NAME=none".to_owned()),
+            }
+        }
     }
 }
 
@@ -75,6 +107,23 @@ mod tests {
         for wrong in ["", "m", "1w", "-1", "1.5h", "0", "99999999999999999999", "999999999999999999d"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sizes_accept_units() {
+        for (text, wanted) in
+            [("2048", 2048), ("2g", 2048), ("512m", 512), ("1GiB", 1024), ("2048k", 2), ("1TB", 1 << 20)]
+        {
+            assert_eq!(mib(text), Ok(wanted), "{text}");
+        }
+        for (text, wanted) in [("100", 100), ("1k", 1024), ("3MB", 3 << 20), ("2g", 2 << 30)] {
+            assert_eq!(bytes(text), Ok(wanted), "{text}");
+        }
+        for wrong in ["", "g", "2x", "-1", "1.5g", "1025k", "99999999999t", "2gg", "b"] {
+            assert!(mib(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(limit("memory_mb=2g"), Ok(("memory_mb".to_owned(), Some(2048))));
+        assert!(limit("cpu=2g").is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct Timeline {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     #[arg(long, help = "Print JSON")]
     pub json: bool,
@@ -16,7 +16,7 @@ pub struct Timeline {
 pub enum CheckpointCommand {
     /// Create a checkpoint of the current state and print its number
     Create {
-        /// Sandbox ID, or a unique prefix of it
+        /// Sandbox ID, a unique prefix of it, or its name
         sandbox: String,
         /// Name of the checkpoint; named checkpoints are not evicted
         #[arg(long)]
@@ -24,7 +24,7 @@ pub enum CheckpointCommand {
     },
     /// Name a checkpoint so that it is not evicted; without NAME, remove its name
     Name {
-        /// Sandbox ID, or a unique prefix of it
+        /// Sandbox ID, a unique prefix of it, or its name
         sandbox: String,
         /// Number or current name of the checkpoint
         checkpoint: String,
@@ -34,7 +34,7 @@ pub enum CheckpointCommand {
 
 #[derive(Debug, Args)]
 pub struct Rewind {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// Number or name of the checkpoint
     #[arg(long, value_name = "CHECKPOINT")]

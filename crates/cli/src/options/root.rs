@@ -1,14 +1,17 @@
 //! The list of commands and the options they share.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
-use sandling_network::policy::Policy;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, CheckpointCommand, Cp, Create, Diff, Events, Exec, Fork, Listening, Logs, Ls, Mcp, Network,
-    OperatorNetwork, Ports, Quota, Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand,
-    TemplateCommand, Timeline, Token, VolumeCommand,
+    Agent, Audit, AuditChoices, BuildNetwork, CheckpointCommand, Cp, Create, Diff, Events, Exec, Execs, Fork,
+    Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand, Rewind, Rm, Run,
+    SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top, VolumeCommand,
+    WebhookCommand, WorkspaceCommand,
 };
 
 /// A disposable computer for every AI agent.
@@ -28,6 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   sandling run -c 'print(sum(range(101)))'
   sandling run --template code-interpreter analysis.py -- data.csv
+  sandling run --pip requests --out results scrape.py
+  sandling run -it
   echo 'console.log(process.version)' | sandling run --language node -
 
 With a server:
@@ -42,10 +47,16 @@ State is stored in $SANDLING_HOME, or ~/.local/share/sandling if that is unset. 
 server of that directory automatically. To use another server, set SANDLING_API to its address and
 SANDLING_TOKEN to a token.";
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  sandling doctor
+  sandling doctor --attack --out report.md
+  sandling doctor --attack --only gateway --accept host.smt --json";
+
 const CREATE_EXAMPLES: &str = "\
 Examples:
   id=$(sandling create)
-  sandling create --template code-interpreter --ttl 2h --idle 15m --label task=42
+  sandling create --name web --template code-interpreter --ttl 2h --idle 15m --label task=42
   sandling create --checkpoints every-exec --checkpoints-kept 50";
 
 const LS_EXAMPLES: &str = "\
@@ -93,6 +104,7 @@ const NETWORK_EXAMPLES: &str = "\
 Examples:
   sandling network -f 3f2a
   sandling network 3f2a --allow pypi --allow api.example.com
+  sandling network 3f2a --only pypi
   sandling network 3f2a --set deny
   sandling network 3f2a --clear
   sandling network --default --allow pypi --binding";
@@ -116,6 +128,18 @@ Examples:
   sandling quota
   sandling quota --workspace team --set sandboxes=20 --set memory_mb=none";
 
+/// Replaces `-it` of `run` by `-i`, because `-t` names a template there.
+pub fn with_docker_flags(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-")).is_some_and(|first| first == "run") {
+        let own = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+        for arg in args[..own].iter_mut().filter(|arg| *arg == "-it" || *arg == "-ti") {
+            *arg = "-i".into();
+        }
+    }
+    args
+}
+
 #[derive(Debug, Args)]
 pub struct Common {
     /// How to run virtual machines; `auto` uses KVM if it works on this host
@@ -128,20 +152,26 @@ pub enum Command {
     /// Run code in a new sandbox and delete the sandbox afterwards
     ///
     /// Sandling passes stdin and Ctrl-C to the code, prints its output, and exits with its exit code. If a limit stops
-    /// the code, the reason is printed and the exit code is 124 (timeout), 125 (output limit), 137 (out of memory) or
-    /// 70 (the guest died). If nothing could be run, the exit code is 2. The sandbox runs on the server if there is
+    /// the code, the reason is printed and the exit code is 124 (timeout), 125 (output limit), 137 (out of memory), 152
+    /// (CPU time), 153 (disk space) or 70 (the guest died). If nothing could be run, the exit code is 2. The sandbox runs on the server if there is
     /// one, otherwise in this process.
-    Run(Run),
+    Run(Box<Run>),
     /// Create a sandbox on the server and print its ID
     #[command(after_help = CREATE_EXAMPLES)]
     Create(Create),
     /// List sandboxes
-    #[command(visible_alias = "list", after_help = LS_EXAMPLES)]
+    #[command(visible_aliases = ["list", "ps"], after_help = LS_EXAMPLES)]
     Ls(Ls),
+    /// Show the processes in a sandbox
+    Top(Top),
+    /// Show the CPU, memory, disk and network usage of sandboxes
+    Stats(Stats),
+    /// List the commands of a sandbox: running ones, and ended ones whose output is still stored
+    Execs(Execs),
     /// Run a command in a sandbox
     ///
     /// Sandling passes stdin and Ctrl-C to the command, prints its output, and exits with its exit code. The exit codes
-    /// for limits are the same as for `run`.
+    /// for limits are the same as for `run`. If the program does not exist, the exit code is 127.
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(Exec),
     /// Open a terminal in a sandbox
@@ -164,6 +194,12 @@ pub enum Command {
     /// Store, list and remove secrets that sandboxes can use without seeing them
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Store, list and remove credentials for registries of OCI images
+    #[command(subcommand)]
+    Registry(RegistryCommand),
+    /// Send events to URLs, and list and replay deliveries
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     /// List the TCP ports that programs in a sandbox listen on, and create links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
@@ -206,6 +242,9 @@ pub enum Command {
     Rm(Rm),
     /// Create, list and revoke tokens
     Token(Token),
+    /// Create, list and delete workspaces (operators only)
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
     /// Show or change a workspace's quota
     #[command(after_help = QUOTA_EXAMPLES)]
     Quota(Quota),
@@ -217,6 +256,16 @@ pub enum Command {
     /// Build, list, inspect and remove templates
     #[command(subcommand)]
     Template(TemplateCommand),
+    /// Open the server's dashboard in a browser, signed in
+    ///
+    /// Creates a one-time link that expires after 5 minutes, and opens it. Without a graphical desktop, for example over
+    /// SSH, the command only prints the link.
+    #[command(after_help = "Example:\n  ssh -L 8080:127.0.0.1:8080 HOST sandling dashboard --print")]
+    Dashboard {
+        /// Print the link instead of opening a browser
+        #[arg(long)]
+        print: bool,
+    },
     /// Run the HTTP server, for Sandling's, E2B's and PandaStack's clients
     ///
     /// Every request needs a token. The first start creates one. On SIGTERM the server finishes its open requests and
@@ -237,6 +286,11 @@ pub enum Command {
     #[command(after_help = "Examples:\n  sandling mcp\n  sandling mcp --http 127.0.0.1:8100 --template base")]
     Mcp(Mcp),
     /// Check this host and print the commands that fix what is missing
+    ///
+    /// With --attack, the host attacks itself: from inside guests, from inside the jail, over the network and through the
+    /// API, with a private server that is removed afterwards. This takes up to ten minutes. The exit code is 1 if a
+    /// defense did not hold.
+    #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
     /// Print a completion script for a shell
     #[command(
@@ -253,19 +307,26 @@ pub struct Serve {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
     /// Evict standby machines, and create none, while the host has less available memory than this
-    #[arg(long, default_value_t = 1024, value_name = "MIB", env = "SANDLING_SPARE_MEMORY")]
-    pub spare_memory: u64,
+    #[arg(long, default_value = "1024", value_name = "SIZE", env = "SANDLING_SPARE_MEMORY", value_parser = super::parse::mib)]
+    pub spare_memory: u32,
     /// Hibernate persistent sandboxes after this many idle seconds; 0 disables automatic hibernation
     #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "SANDLING_HIBERNATE_AFTER")]
     pub hibernate_after: u64,
     #[command(flatten)]
     pub operator: OperatorNetwork,
-    /// Network policy for template build steps: deny, open, or a comma-separated allow-list
-    #[arg(
-        long, value_name = "LIST", env = "SANDLING_BUILD_NETWORK", default_value = "pypi,npm,debian,github",
-        value_parser = super::network::policy,
-    )]
-    pub build_network: Policy,
+    #[command(flatten)]
+    pub images: OperatorImages,
+    /// Let webhooks send to private addresses, such as services on this host
+    #[arg(long, env = "SANDLING_WEBHOOK_ALLOW_PRIVATE")]
+    pub webhook_allow_private: bool,
+    /// Send traces and metrics to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318 (OTLP over
+    /// HTTP) [env: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    #[command(flatten)]
+    pub build: BuildNetwork,
+    #[command(flatten)]
+    pub audit: AuditChoices,
     /// Exit after this many seconds without a request or a running sandbox [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,
@@ -273,6 +334,18 @@ pub struct Serve {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Attack this host and report for each defense whether it held
+    #[arg(long)]
+    pub attack: bool,
+    /// Write the report with all evidence to this file, as Markdown
+    #[arg(long, value_name = "FILE", requires = "attack")]
+    pub out: Option<PathBuf>,
+    /// Make only the attacks whose name starts with this; may be repeated
+    #[arg(long, value_name = "NAME", requires = "attack")]
+    pub only: Vec<String>,
+    /// Exit with 0 although this attack succeeds, because you know and accept it; may be repeated
+    #[arg(long, value_name = "NAME", requires = "attack")]
+    pub accept: Vec<String>,
     #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
@@ -297,6 +370,17 @@ mod tests {
         assert!(parse(&["run", "-c", "1", "x.py"]).is_err());
         let Ok(Command::Run(run)) = parse(&["run", "x.py", "--", "-v", "1"]) else { panic!() };
         assert_eq!(run.args, ["-v", "1"]);
+    }
+
+    #[test]
+    fn a_shell_in_a_new_sandbox_is_asked_for_as_in_docker() {
+        let flags = |line: &[&str]| with_docker_flags(line.iter().map(|word| (*word).into()));
+        assert_eq!(flags(&["sandling", "run", "-it", "--image", "x"]), ["sandling", "run", "-i", "--image", "x"]);
+        assert_eq!(flags(&["sandling", "run", "a.sh", "--", "-it"])[4], "-it");
+        assert_eq!(flags(&["sandling", "exec", "-it", "3f", "sh"])[2], "-it");
+        let Ok(Command::Run(run)) = parse(&["run", "-i"]) else { panic!() };
+        assert!(run.interactive);
+        assert!(parse(&["run", "-i", "x.py"]).is_err());
     }
 
     #[test]

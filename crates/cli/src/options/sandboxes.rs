@@ -7,11 +7,17 @@ use super::run::MachineOptions;
 
 #[derive(Debug, Args)]
 pub struct Create {
+    /// Name of the sandbox; it must be unique in the workspace, and works wherever an ID does
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Template for the sandbox
     #[arg(short, long, default_value = "base", value_name = "NAME")]
     pub template: String,
-    /// Start from this snapshot, with its resources, instead of a template
-    #[arg(long, value_name = "SNAPSHOT", conflicts_with = "template")]
+    /// OCI image for the sandbox: a reference like python:3.12-slim, or docker-archive:FILE, oci:DIR or a path
+    #[arg(long, value_name = "IMAGE", conflicts_with = "template")]
+    pub image: Option<String>,
+    /// Start from this snapshot (ID, unique prefix or name), with its resources, instead of a template
+    #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["template", "image"])]
     pub from_snapshot: Option<String>,
     /// Set an environment variable for every command; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
@@ -53,17 +59,40 @@ pub struct Ls {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Sandbox ID, a unique prefix of it, or its name
+    pub sandbox: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Sandbox ID, a unique prefix of it, or its name [default: all running sandboxes]
+    #[arg(value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+    #[arg(long, help = "Print JSON")]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Execs {
+    /// Sandbox ID, a unique prefix of it, or its name
+    pub sandbox: String,
+    #[arg(long, help = "Print JSON")]
+    pub json: bool,
+}
+
 /// One or more sandboxes.
 #[derive(Debug, Args)]
 pub struct SandboxList {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     #[arg(required = true, value_name = "SANDBOX")]
     pub sandboxes: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Rm {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     #[arg(required_unless_present = "all", value_name = "SANDBOX")]
     pub sandboxes: Vec<String>,
     /// Remove every sandbox of the workspace

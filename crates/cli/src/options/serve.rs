@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use sandling_service::{AuditPolicy, AuditSettings, AuditTarget};
 
 #[derive(Debug, Args)]
 pub struct Listening {
@@ -32,6 +33,37 @@ pub struct Listening {
 pub enum TlsChoice {
     #[value(name = "self")]
     SelfMade,
+}
+
+/// How `sandling serve` writes its audit log.
+#[derive(Debug, Args)]
+pub struct AuditChoices {
+    /// What to do with actions that cannot be audited: run them and write their entries later, or refuse them
+    #[arg(long, value_enum, value_name = "POLICY", env = "SANDLING_AUDIT", default_value = "best-effort")]
+    pub audit: AuditPolicyChoice,
+    /// Append every entry of the audit log to this file as a line of JSON; `-` is the standard output
+    #[arg(long, value_name = "FILE", env = "SANDLING_AUDIT_FILE")]
+    pub audit_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditPolicyChoice {
+    BestEffort,
+    Required,
+}
+
+impl AuditChoices {
+    pub fn settings(&self) -> AuditSettings {
+        let policy = match self.audit {
+            AuditPolicyChoice::BestEffort => AuditPolicy::BestEffort,
+            AuditPolicyChoice::Required => AuditPolicy::Required,
+        };
+        let target = self.audit_file.as_ref().map(|path| match path.to_str() {
+            Some("-") => AuditTarget::Stdout,
+            _ => AuditTarget::File(path.clone()),
+        });
+        AuditSettings { policy, target, ..AuditSettings::default() }
+    }
 }
 
 impl Listening {

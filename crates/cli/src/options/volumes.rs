@@ -7,13 +7,11 @@ use sandling_wire::VolumeMount;
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
     /// Create an empty volume
-    #[command(
-        after_help = "Example:\n  sandling volume create data --size 1024\n  sandling create --volume data:/data"
-    )]
+    #[command(after_help = "Example:\n  sandling volume create data --size 1g\n  sandling create --volume data:/data")]
     Create {
         name: String,
-        /// Maximum size in MiB
-        #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
+        /// Maximum size: 512m, 2g, or a number of MiB
+        #[arg(long, default_value = "256", value_name = "SIZE", value_parser = volume_size)]
         size: u32,
         #[arg(long, help = "Print JSON")]
         json: bool,
@@ -34,6 +32,11 @@ pub enum VolumeCommand {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
+}
+
+fn volume_size(text: &str) -> Result<u32, String> {
+    let size = super::parse::mib(text)?;
+    if (16..=65_536).contains(&size) { Ok(size) } else { Err("expected a size from 16m to 64g".to_owned()) }
 }
 
 /// What a copy of a sandbox gets of the sandbox's volumes, as the API writes it.

@@ -6,10 +6,11 @@ use std::str::FromStr;
 use clap::Args;
 
 use super::parse;
+use super::run::CommandLimits;
 
 #[derive(Debug, Args)]
 pub struct Exec {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// Program to run, with its arguments
     #[arg(trailing_var_arg = true, required_unless_present = "line", value_name = "COMMAND")]
@@ -41,6 +42,8 @@ pub struct Exec {
     /// Stop the command after this long: 90s, 15m, 12h [default: no timeout]
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub timeout: Option<u64>,
+    #[command(flatten)]
+    pub limits: CommandLimits,
     /// With --detach: print the server's full response as JSON
     #[arg(long, requires = "detach")]
     pub json: bool,
@@ -48,7 +51,7 @@ pub struct Exec {
 
 #[derive(Debug, Args)]
 pub struct Shell {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// User name or ID [default: root]
     #[arg(short, long)]
@@ -92,7 +95,7 @@ impl FromStr for Place {
 
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// Keep printing until the sandbox or the command ends
     #[arg(short, long)]
@@ -100,7 +103,7 @@ pub struct Logs {
     /// Show the last N lines
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "exec")]
     pub tail: Option<usize>,
-    /// Show the output of this command, started with `exec --detach`, instead of the console
+    /// Show the output of this command, by its ID or a unique prefix, instead of the console
     #[arg(long, value_name = "ID")]
     pub exec: Option<String>,
 }
@@ -122,7 +125,7 @@ pub struct Events {
 
 #[derive(Debug, Args)]
 pub struct Ports {
-    /// Sandbox ID, or a unique prefix of it
+    /// Sandbox ID, a unique prefix of it, or its name
     pub sandbox: String,
     /// Print a link that opens this port in a browser; the link contains its own token
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

@@ -52,7 +52,7 @@ fn kvm_bakes_and_restores_a_template_and_runs_code() {
         assert_whole(&report["sandbox"]["boundary"]);
     }
     let limited = &results.json("python")["sandbox"]["boundary"]["cgroup"];
-    assert_eq!((&limited["version"], limited["controllers"].as_array().unwrap().len()), (&"v2".into(), 3));
+    assert_eq!((&limited["version"], limited["controllers"].as_array().unwrap().len()), (&"v2".into(), 4));
 
     // The guest detected KVM, its exit code was forwarded, and its clock matches the host's.
     assert_eq!(results.text("seen.code"), "7\n", "{}", results.text("seen.err"));

@@ -1,4 +1,4 @@
-//! Two manifests side by side.
+//! Comparing two manifests.
 
 use sandling_protocol::{EntryKind, TreeEntry};
 
@@ -11,26 +11,13 @@ pub enum Change {
     Removed,
 }
 
-/// What a file is at one of the moments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileState {
-    pub kind: EntryKind,
-    pub size: u64,
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub modified_unix_seconds: i64,
-    /// Where a symbolic link points.
-    pub target: Option<String>,
-}
-
-/// One file that is not the same.
+/// One file that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
     /// Relative to the directory that was compared.
     pub path: String,
-    pub before: Option<FileState>,
-    pub after: Option<FileState>,
+    pub before: Option<TreeEntry>,
+    pub after: Option<TreeEntry>,
 }
 
 impl FileChange {
@@ -42,34 +29,18 @@ impl FileChange {
         }
     }
 
-    /// Whether only its bytes can tell if it changed at all.
+    /// Whether only a comparison of its bytes can tell if it changed.
     pub(super) fn is_doubtful(&self) -> bool {
         match (&self.before, &self.after) {
-            (Some(before), Some(after)) => before.kind == EntryKind::File && before.same_but_for_content(after),
+            (Some(before), Some(after)) => before.kind == EntryKind::File && same_but_for_content(before, after),
             _ => false,
         }
     }
 }
 
-impl FileState {
-    fn same_but_for_content(&self, other: &Self) -> bool {
-        let facts = |state: &Self| (state.kind, state.size, state.mode, state.uid, state.gid, state.target.clone());
-        facts(self) == facts(other)
-    }
-}
-
-impl From<&TreeEntry> for FileState {
-    fn from(walked: &TreeEntry) -> Self {
-        Self {
-            kind: walked.kind,
-            size: if walked.kind == EntryKind::File { walked.size } else { 0 },
-            mode: walked.mode,
-            uid: walked.uid,
-            gid: walked.gid,
-            modified_unix_seconds: walked.modified_unix_seconds,
-            target: walked.target.clone(),
-        }
-    }
+fn same_but_for_content(one: &TreeEntry, other: &TreeEntry) -> bool {
+    let facts = |entry: &TreeEntry| (entry.kind, entry.mode, entry.uid, entry.gid, entry.target.clone());
+    facts(one) == facts(other) && (one.kind != EntryKind::File || one.size == other.size)
 }
 
 /// Everything that may differ, in the order of the paths.
@@ -77,8 +48,8 @@ pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
     let mut changes = Vec::new();
     let change = |path: &String, before: Option<&TreeEntry>, after: Option<&TreeEntry>| FileChange {
         path: path.clone(),
-        before: before.map(FileState::from),
-        after: after.map(FileState::from),
+        before: before.cloned(),
+        after: after.cloned(),
     };
     for (path, before) in &from.entries {
         match to.entries.get(path) {
@@ -93,14 +64,13 @@ pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
     changes
 }
 
-/// Copies of one disk have a file in common exactly if nothing has happened to it since they parted. Of directories
-/// and links, what they are says it all.
+/// A file is the same in two copies of one disk if nothing has changed it since they were copied. For directories and
+/// links, the metadata is everything.
 fn same(before: &TreeEntry, after: &TreeEntry) -> bool {
     let untouched = || {
         (before.inode, before.changed_unix_nanos, before.size) == (after.inode, after.changed_unix_nanos, after.size)
     };
-    let alike = FileState::from(before).same_but_for_content(&FileState::from(after));
-    alike && (before.kind != EntryKind::File || untouched())
+    same_but_for_content(before, after) && (before.kind != EntryKind::File || untouched())
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use crate::link::{Incoming, Link, LinkError};
 
 /// Files of the same size up to this one are compared byte by byte; larger ones that were touched count as changed.
 const COMPARED_BYTES: u64 = 8 << 20;
-/// Files that are read at once.
+/// How many files are read at once.
 const AT_ONCE: usize = 8;
 
 impl Diff {
-    /// Takes out files that were touched and are the same.
+    /// Removes files from the list that were touched but have the same content.
     pub(super) async fn drop_false_alarms(&mut self) -> Result<(), DiffError> {
         let doubtful = |change: &FileChange| {
             change.is_doubtful() && change.after.as_ref().is_some_and(|after| after.size <= COMPARED_BYTES)
@@ -32,7 +32,7 @@ impl Diff {
         Ok(())
     }
 
-    /// The path again, if the file has the same bytes at both moments.
+    /// Returns the path if the file has the same bytes at both moments.
     async fn is_same(&self, path: String) -> Result<Option<String>, DiffError> {
         let before = self.read(&self.from, &path, COMPARED_BYTES);
         let after = self.read(&self.to, &path, COMPARED_BYTES);
@@ -40,7 +40,7 @@ impl Diff {
         Ok((before.is_some() && before == after).then_some(path))
     }
 
-    /// A file's bytes; nothing if there are more than `limit`, or if it cannot be read.
+    /// A file's bytes; `None` if there are more than `limit`, or if it cannot be read.
     pub(super) async fn read(&self, side: &super::Side, path: &str, limit: u64) -> Result<Option<Vec<u8>>, DiffError> {
         let mut reading = Reading::open(side.link(), &self.path_in_guest(path), Some(limit + 1))?;
         let mut bytes = Vec::new();
@@ -50,7 +50,7 @@ impl Diff {
                 Ok(Some(more)) if bytes.len() as u64 <= limit => bytes.extend(more),
                 Ok(Some(_)) => return Ok(None),
                 Ok(None) => return Ok((bytes.len() as u64 <= limit).then_some(bytes)),
-                // Gone, or no file any more: the machine goes on.
+                // The file was removed or replaced meanwhile, because the machine keeps running.
                 Err(LinkError::Failed(_)) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
@@ -66,7 +66,7 @@ impl Reading {
         Ok(Self(link.open(Request::ReadFile { path: path.to_owned(), offset: 0, length }, &[])?))
     }
 
-    /// The next bytes; nothing at the end.
+    /// The next bytes; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
         loop {
             match self.0.next().await? {

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use similar::{Algorithm, ChangeTag, TextDiff};
 
 const CONTEXT_LINES: usize = 3;
-/// A guest can make files that take forever to compare well; after this they are compared badly.
+/// A guest can make files that take very long to compare well. After this time, a coarse comparison is used.
 const WELL_WITHIN: Duration = Duration::from_millis(500);
 
-/// Text, if a line-by-line comparison makes sense of it.
+/// The bytes as text, if they can be compared line by line.
 pub(super) fn as_text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 /// The hunks that lead from one text to the other; empty if they are the same.
 pub(super) fn hunks(before: &str, after: &str) -> String {
-    // Lines end with a line feed and nothing else: that is what `patch` and `git apply` think.
+    // Lines end with a line feed only, as in `patch` and `git apply`.
     let [old, new]: [Vec<&str>; 2] = [before, after].map(|text| text.split_inclusive('\n').collect());
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
@@ -33,7 +33,7 @@ pub(super) fn hunks(before: &str, after: &str) -> String {
         };
         let old = range(first.old_range().start, last.old_range().end);
         let new = range(first.new_range().start, last.new_range().end);
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "@@ -{old} +{new} @@");
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             out.push(match change.tag() {

@@ -1,4 +1,4 @@
-//! All that is below a directory at one moment, as the guest tells it.
+//! The tree below a directory at one moment, as the guest lists it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::link::{Link, LinkError};
 
 const MOST_ENTRIES: usize = 500_000;
 const MOST_BYTES: usize = 128 << 20;
-/// A guest that has not told its tree by then is not going to.
+/// How long a guest may take to list its tree.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// By path, relative to the directory. A path is a plain one, and what it is in is a directory.
+/// Entries by their path relative to the directory. Paths have no `.` and `..`, and every parent is a directory.
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     pub(super) entries: BTreeMap<String, TreeEntry>,
@@ -44,8 +44,11 @@ impl Manifest {
         for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
             let mut walked: TreeEntry = serde_json::from_slice(line).map_err(|_| LinkError::Unexpected)?;
             let Some(path) = below(root, &walked.path).map(str::to_owned) else { continue };
-            // The key has it.
+            // The map's key has the path.
             walked.path.clear();
+            if walked.kind != EntryKind::File {
+                walked.size = 0;
+            }
             entries.insert(path, walked);
             if entries.len() > MOST_ENTRIES {
                 return Err(DiffError::TooLarge);
@@ -56,10 +59,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What is not in a directory that is told, too, would be written through a link when it is unpacked.
+    /// Drops entries whose parent is not listed as a directory: unpacking them could write through a symbolic link.
     fn drop_orphans(&mut self) {
         let mut kept: BTreeMap<String, TreeEntry> = BTreeMap::new();
-        // A directory sorts before what is in it.
+        // A directory sorts before its entries.
         for (path, walked) in std::mem::take(&mut self.entries) {
             let housed = match path.rsplit_once('/') {
                 Some((parent, _)) => kept.get(parent).is_some_and(|parent| parent.kind == EntryKind::Directory),
@@ -73,7 +76,12 @@ impl Manifest {
     }
 }
 
-/// The path below the root, if it is one and leads nowhere else.
+/// The paths that a guest lists below the root. For fuzzing.
+pub(crate) fn list_paths(lines: &[u8], root: &str) -> Result<Vec<String>, DiffError> {
+    Ok(Manifest::read(lines, root)?.entries.into_keys().collect())
+}
+
+/// The path below the root, if it stays below it.
 fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/')?;
     let plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');

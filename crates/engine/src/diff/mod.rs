@@ -1,13 +1,13 @@
 //! What changed between two moments of one family: files added, changed and removed.
 //!
-//! No file system is read on the host: it is the guest's, and hostile. Both moments are looked at by guest agents: of
-//! the machine that runs, for `now`; of a machine that is restored for the purpose, stopped in all but its agent,
-//! without a network, and ended afterwards, for what was saved. Each agent tells its tree, which takes a second, and
-//! the host compares: copies of one disk have a file in common exactly if inode, size and the time of the last change
-//! are the same, which no program in a guest can forge without its clock. Only what differs is read.
+//! The host never reads a guest's file system, because it is hostile. Guest agents read it: for `now`, the agent of the
+//! running machine; for a saved moment, the agent of a machine that is restored for this purpose. That machine has no
+//! network, runs nothing but its agent, and ends afterwards. Each agent lists its tree, which takes a second, and the host
+//! compares the lists. Two copies of one disk have the same file if inode, size and change time are equal; no program in a
+//! guest can forge a change time without setting the clock. Only files that differ are read.
 //!
-//! What a guest says is believed about its own files and nothing else: names that would lead anywhere when a diff is
-//! unpacked are dropped.
+//! The host trusts a guest's list only about that guest's own files, and drops names that would lead out of the directory
+//! into which a diff is unpacked.
 
 mod compare;
 mod content;
@@ -18,7 +18,8 @@ mod point;
 mod side;
 mod tar;
 
-pub use compare::{Change, FileChange, FileState};
+pub use compare::{Change, FileChange};
+pub(crate) use manifest::list_paths;
 pub use patch::{FilePatch, LeftOut};
 pub use point::Point;
 pub use tar::TarStream;
@@ -35,9 +36,9 @@ use crate::store::StoreError;
 
 use side::Side;
 
-/// What is not looked at unless it is asked for: nothing there is anybody's work.
+/// Directories that are skipped unless `path` names them: they hold no work of the user.
 pub const SKIPPED: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
-/// More changes than this are no diff that anybody reads.
+/// A diff with more changes than this is refused.
 const MOST_CHANGES: usize = 20_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,7 @@ impl From<LinkError> for DiffError {
     }
 }
 
-/// Two moments, side by side. The machines that were restored for it end with it.
+/// Two moments to compare. Dropping it ends the machines that were restored for it.
 pub struct Diff {
     from: Side,
     to: Side,
@@ -90,6 +91,10 @@ impl Engine {
             return Err(DiffError::Strangers);
         }
         let (from, to) = tokio::try_join!(Side::look(self, from, &root), Side::look(self, to, &root))?;
+        // A directory that exists at one of the two moments was added or removed with all it contains.
+        if let (Some(missing), Some(_)) = (&from.missing, &to.missing) {
+            return Err(missing.clone().into());
+        }
         let changes = compare::compare(&from.manifest, &to.manifest);
         if changes.len() > MOST_CHANGES {
             return Err(DiffError::TooMany(changes.len()));

@@ -1,4 +1,4 @@
-//! A diff as a patch that `git apply` takes, and `patch -p1` as far as there are only texts in it.
+//! A diff as a patch for `git apply`. `patch -p1` can apply it if it contains only text files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,14 +7,14 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
-use sandling_protocol::EntryKind;
+use sandling_protocol::{EntryKind, TreeEntry};
 use sha1::{Digest, Sha1};
 
-use super::compare::{FileChange, FileState};
+use super::compare::FileChange;
 use super::hunks::{as_text, hunks};
 use super::{Diff, DiffError};
 
-/// A larger file is in a tar, not in a patch.
+/// Larger files are left out of a patch; a tar has them.
 const MOST_FILE_BYTES: u64 = 1 << 20;
 const MOST_PATCH_MIB: usize = 32;
 const AT_ONCE: usize = 8;
@@ -22,10 +22,10 @@ const AT_ONCE: usize = 8;
 const DIGITS: &[u8; 85] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 const BYTES_PER_LINE: usize = 52;
 
-/// Why there is no text about a change.
+/// Why a change has no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftOut {
-    /// It is no text.
+    /// The file is not text.
     Binary,
     TooLarge,
     /// It is neither a file nor a link.
@@ -48,21 +48,21 @@ impl LeftOut {
 /// The text of one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilePatch {
-    /// As it stands in a patch.
+    /// The text as it appears in a patch.
     Text(String),
     LeftOut(LeftOut),
 }
 
-/// What to do with files that are no text.
+/// What to do with files that are not text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Binaries {
-    /// In the way that only `git apply` understands.
+    /// Include them in git's binary format, which only `git apply` understands.
     Take,
     LeaveOut,
 }
 
 impl Diff {
-    /// The text diff of every change, in their order; what is beyond `budget` bytes is left out.
+    /// The text diff of every change, in order. Texts beyond `budget` bytes in total are left out.
     pub async fn texts(&self, budget: usize) -> Result<Vec<FilePatch>, DiffError> {
         let mut left = budget;
         let mut texts = self.all(Binaries::LeaveOut).await?;
@@ -76,7 +76,7 @@ impl Diff {
         Ok(texts)
     }
 
-    /// All of it as one patch. What cannot be in one is named at its beginning, where programs do not look.
+    /// The whole diff as one patch. Comments at its beginning name the files that are left out.
     pub async fn patch(&self) -> Result<String, DiffError> {
         let texts = self.all(Binaries::Take).await?;
         let mut notes = String::new();
@@ -85,7 +85,7 @@ impl Diff {
             match text {
                 FilePatch::Text(text) => patch.push_str(&text),
                 FilePatch::LeftOut(why) => {
-                    // A string takes everything.
+                    // Writing to a string cannot fail.
                     let _ = writeln!(notes, "# left out ({}): {}", why.as_str(), quoted(&change.path));
                 }
             }
@@ -105,7 +105,7 @@ impl Diff {
 
     async fn one(&self, change: &FileChange, binaries: Binaries) -> Result<FilePatch, DiffError> {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
-        // Patches know no directories: those that files need are made.
+        // A patch has no directories: tools create those that files need.
         if [before, after].into_iter().flatten().all(|state| state.kind == EntryKind::Directory) {
             return Ok(FilePatch::Text(String::new()));
         }
@@ -121,12 +121,12 @@ impl Diff {
         Ok(file_patch(&change.path, old, new, binaries))
     }
 
-    /// What git would store of it: nothing for a directory.
+    /// The file as git would store it; `None` for a directory.
     async fn blob(
         &self,
         side: &super::Side,
         path: &str,
-        state: &FileState,
+        state: &TreeEntry,
     ) -> Result<Result<Option<Blob>, LeftOut>, DiffError> {
         let blob = match state.kind {
             EntryKind::Directory => return Ok(Ok(None)),
@@ -166,7 +166,7 @@ impl Blob {
 const NO_BLOB: &str = "0000000000000000000000000000000000000000";
 
 fn file_patch(path: &str, old: Option<Blob>, new: Option<Blob>, binaries: Binaries) -> FilePatch {
-    // What becomes another kind of file goes, and comes anew.
+    // A change between file and symbolic link is a removal and an addition.
     if let (Some(was), Some(is)) = (&old, &new)
         && (was.mode == "120000") != (is.mode == "120000")
     {
@@ -219,7 +219,7 @@ fn file_patch(path: &str, old: Option<Blob>, new: Option<Blob>, binaries: Binari
     FilePatch::Text(out)
 }
 
-/// All of a file's bytes, packed, in printable characters.
+/// A file's bytes, compressed and written in base 85.
 fn literal(bytes: &[u8]) -> String {
     let mut packer = ZlibEncoder::new(Vec::new(), Compression::default());
     let packed = packer.write_all(bytes).and_then(|()| packer.finish()).expect("a vector takes everything");

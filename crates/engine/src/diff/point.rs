@@ -1,4 +1,4 @@
-//! A moment of a sandbox's life, and how users name it.
+//! The moments that can be compared, and how users name them.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Point {
 }
 
 impl Engine {
-    /// Finds what `text` names: `now` or a checkpoint of `own`, another sandbox, `SANDBOX@CHECKPOINT`, or a snapshot;
-    /// of one workspace only.
+    /// Finds what `text` names within a workspace: `now` or a checkpoint of `own`, another sandbox, `SANDBOX@CHECKPOINT`, or
+    /// a snapshot.
     pub async fn point(
         self: &Arc<Self>,
         workspace: &str,

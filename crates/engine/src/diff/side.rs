@@ -1,27 +1,30 @@
-//! One of two moments, with a machine that can be asked about it.
+//! One of two moments, with a machine whose agent can read its files.
 
 use std::sync::Arc;
 
-use sandling_protocol::Request;
+use sandling_protocol::{FailureKind, Request};
 
 use super::manifest::Manifest;
 use super::point::Point;
 use super::{DiffError, SKIPPED};
 use crate::engine::Engine;
 use crate::host::available_memory_mib;
-use crate::link::Link;
+use crate::link::{Link, LinkError};
 use crate::machine::{Live, ReadyMachine};
 use crate::model::SnapshotInfo;
-use crate::sandbox::{CreateError, InUse, Sandbox};
+use crate::sandbox::{CreateError, InUse, Sandbox, UseError};
 use crate::snapshot::HeldSnapshot;
 
 pub(super) struct Side {
+    /// Empty if the directory does not exist.
     pub(super) manifest: Manifest,
-    machine: Looked,
+    /// The guest's error, if the directory does not exist.
+    pub(super) missing: Option<LinkError>,
+    machine: Machine,
 }
 
-enum Looked {
-    /// The sandbox itself, which goes on meanwhile.
+enum Machine {
+    /// The sandbox itself, which keeps running.
     Running { live: Arc<Live>, _in_use: InUse },
     /// Ended when this is dropped.
     Restored { made: Box<ReadyMachine>, _held: HeldSnapshot },
@@ -34,8 +37,15 @@ impl Side {
             Point::Saved(snapshot) => restored(engine, snapshot).await?,
         };
         let skip: Vec<String> = SKIPPED.iter().map(|path| (*path).to_owned()).collect();
-        let manifest = Manifest::of(machine.link(), root, &skip).await?;
-        Ok(Self { manifest, machine })
+        let (manifest, missing) = match Manifest::of(machine.link(), root, &skip).await {
+            Err(DiffError::Use(UseError::Link(LinkError::Failed(failure))))
+                if failure.kind == FailureKind::NotFound =>
+            {
+                (Manifest::default(), Some(LinkError::Failed(failure)))
+            }
+            listed => (listed?, None),
+        };
+        Ok(Self { manifest, missing, machine })
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -43,7 +53,7 @@ impl Side {
     }
 }
 
-impl Looked {
+impl Machine {
     fn link(&self) -> &Link {
         match self {
             Self::Running { live, .. } => &live.link,
@@ -52,18 +62,18 @@ impl Looked {
     }
 }
 
-/// One that hibernates is not woken for it: what it was saved as is what it is now.
-async fn now(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>) -> Result<Looked, DiffError> {
+/// A hibernated sandbox is not woken: its saved image is its current state.
+async fn now(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>) -> Result<Machine, DiffError> {
     if sandbox.hibernates() {
         let standing = sandbox.standing.borrow().restored.clone().ok_or(CreateError::NoSnapshot)?;
         let snapshot = engine.parts.snapshots.get(&standing)?.ok_or(CreateError::NoSnapshot)?;
         return restored(engine, &snapshot).await;
     }
     let (live, in_use) = sandbox.live()?;
-    Ok(Looked::Running { live, _in_use: in_use })
+    Ok(Machine::Running { live, _in_use: in_use })
 }
 
-async fn restored(engine: &Arc<Engine>, snapshot: &SnapshotInfo) -> Result<Looked, DiffError> {
+async fn restored(engine: &Arc<Engine>, snapshot: &SnapshotInfo) -> Result<Machine, DiffError> {
     if let Some(available_mib) = available_memory_mib()
         && available_mib < u64::from(snapshot.memory_mib) / 4 + 256
     {
@@ -72,7 +82,7 @@ async fn restored(engine: &Arc<Engine>, snapshot: &SnapshotInfo) -> Result<Looke
     let held = engine.parts.snapshots.hold(&snapshot.id);
     let source = engine.parts.snapshots.source(snapshot).map_err(CreateError::from)?;
     let made = engine.parts.machines.factory.restore(&source).await.map_err(CreateError::from)?;
-    // It gets no identity: nothing of the user's runs in it, and it is in no list.
+    // It gets no identity, because the user's processes do not run in it and no list shows it.
     made.link().call(Request::Freeze).await?;
-    Ok(Looked::Restored { made: Box::new(made), _held: held })
+    Ok(Machine::Restored { made: Box::new(made), _held: held })
 }

@@ -1,16 +1,15 @@
-//! What was added and changed, as a tar that is sent while it is made. What was removed is not in it.
+//! Added and changed files as a tar, which is sent while it is made. Removed files are not in it.
 
-use sandling_protocol::EntryKind;
+use sandling_protocol::{EntryKind, TreeEntry};
 use tar::{EntryType, Header};
 
-use super::compare::FileState;
 use super::content::Reading;
 use super::{Diff, DiffError};
 use crate::link::LinkError;
 
 const BLOCK: usize = 512;
 
-/// A tar in the making.
+/// A tar that is being made.
 pub struct TarStream {
     diff: Diff,
     next: usize,
@@ -32,7 +31,7 @@ impl Diff {
 }
 
 impl TarStream {
-    /// The next bytes; nothing at the end.
+    /// The next bytes; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, DiffError> {
         loop {
             if let Some(file) = &mut self.file {
@@ -60,7 +59,8 @@ impl TarStream {
 }
 
 impl Sending {
-    /// Exactly as many bytes as the head says: a file that shrank or went meanwhile ends in zeros, as with `tar`.
+    /// Exactly as many bytes as the header announces. If the file shrank or was removed meanwhile, zeros fill the rest, as
+    /// with `tar`.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, DiffError> {
         while self.left > 0 {
             let mut bytes = match self.reading.next().await {
@@ -84,7 +84,7 @@ fn padding(bytes: u64) -> usize {
 }
 
 /// The blocks before a file's bytes. Names that do not fit come in a block of their own.
-fn head(path: &str, state: &FileState) -> Vec<u8> {
+fn head(path: &str, state: &TreeEntry) -> Vec<u8> {
     let mut header = Header::new_gnu();
     let kind = match state.kind {
         EntryKind::Directory => EntryType::Directory,
@@ -112,7 +112,7 @@ fn head(path: &str, state: &FileState) -> Vec<u8> {
     head
 }
 
-/// Writes as much of a name as there is room for, and says whether that was all.
+/// Writes as much of a name as fits, and returns whether all of it did.
 fn fits(field: &mut [u8; 100], name: &str) -> bool {
     let length = name.len().min(field.len());
     field[..length].copy_from_slice(&name.as_bytes()[..length]);
@@ -143,12 +143,15 @@ mod tests {
 
     #[test]
     fn heads_are_read_by_others() {
-        let state = |kind, size, target: Option<&str>| FileState {
+        let state = |kind, size, target: Option<&str>| TreeEntry {
+            path: String::new(),
             kind,
             size,
             mode: 0o755,
             uid: 1000,
             gid: 7,
+            inode: 1,
+            changed_unix_nanos: 0,
             modified_unix_seconds: 1_700_000_000,
             target: target.map(str::to_owned),
         };

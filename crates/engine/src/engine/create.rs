@@ -6,25 +6,29 @@ use std::time::Duration;
 
 use sandling_protocol::Request;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::instance::Engine;
 use super::restore::{Origin, attach};
-use crate::host::available_space_mib;
-use crate::machine::{ReadyMachine, Template, file_bytes, identify};
+use crate::disk_space::{DiskHold, reservation_mib};
+use crate::machine::{ReadyMachine, SizedImage, Template, file_bytes, identify};
 use crate::model::{
     BootMode, EffectivePolicy, Lifetime, MOST_CHECKPOINTS, SandboxInfo, SandboxSettings, Sleep, SnapshotId,
     SnapshotInfo, Standing, State, Timeline,
 };
 use crate::network::{NetworkSpec, Prepared};
+use crate::registry::NameClaim;
 use crate::sandbox::{CreateError, GrowError, Sandbox};
-use crate::volume::{VolumeError, VolumeSpec};
+use crate::trace::step;
+use crate::volume::{Claimed, VolumeError, VolumeSpec};
 
-/// With less room on the home's file system nothing is created: the sandboxes that there are need it to go on.
-const SPARE_DISK_MIB: u64 = 64;
+const LEAST_MEMORY_MIB: u32 = 256;
 
 /// What sandbox is wanted. What is absent comes from the template.
 #[derive(Debug, Clone, Default)]
 pub struct CreateSpec {
+    /// Unique among the living sandboxes of its workspace.
+    pub name: Option<String>,
     pub template: String,
     /// Instead of the template: all of what a snapshot has, and its size.
     pub from_snapshot: Option<SnapshotId>,
@@ -51,51 +55,105 @@ pub struct CreateSpec {
     pub volumes: Vec<VolumeSpec>,
 }
 
+/// A sandbox that was admitted and whose template is baked. What it claims is released when this is dropped.
+pub struct PreparedCreate {
+    asked: Instant,
+    spec: CreateSpec,
+    network: Prepared,
+    from: PreparedSource,
+    disk: DiskHold,
+    name: Option<NameClaim>,
+}
+
+enum PreparedSource {
+    Snapshot(Box<SnapshotInfo>),
+    Template { template: Arc<Template>, disk_mib: u32, volumes: Claimed },
+}
+
 impl Engine {
     /// Makes a sandbox. When this returns, its guest has answered, and it is written down.
     pub async fn create(self: &Arc<Self>, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
-        let engine = self.clone();
-        // In a task of its own: a caller that goes away in the middle leaves no half-made machine.
-        let making = tokio::spawn(async move { engine.create_inner(spec).await });
-        making.await.unwrap_or(Err(CreateError::Closing))
+        self.create_prepared(self.prepare(spec).await?).await
     }
 
-    async fn create_inner(&self, mut spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+    /// Checks whether the sandbox can be made here, and then bakes its template in its size if nobody has used it yet.
+    /// A request that is refused leaves nothing behind.
+    pub async fn prepare(&self, mut spec: CreateSpec) -> Result<PreparedCreate, CreateError> {
         let asked = Instant::now();
         spec.check()?;
+        let name = spec.name.as_deref().map(|name| self.claim_name(&spec.workspace, name)).transpose()?;
         let snapshot = self.snapshot_for(&spec)?;
         let template = snapshot.as_ref().map_or(&spec.template, |snapshot| &snapshot.template);
         let network = self.parts.networks.prepare(&spec.workspace, template, &spec.network)?;
         spec.env.extend(network.variables());
         if let Some(snapshot) = snapshot {
-            return self.create_from(&snapshot, &spec, network).await;
+            let disk = self.reserve_disk(snapshot.disk_mib, 1)?;
+            let from = PreparedSource::Snapshot(Box::new(snapshot));
+            return Ok(PreparedCreate { asked, spec, network, from, disk, name });
         }
-        let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
-        let disk_mib = spec.disk_mib(&template)?;
-        self.admit(&template).await?;
+        let sized = self.sized_image(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
+        let disk_mib = spec.disk_mib(sized.image.manifest.recipe.disk_mib)?;
+        let disk = self.reserve_disk(disk_mib, 1)?;
+        self.admit(&sized).await?;
         let volumes = self.parts.volumes.claim(&spec.workspace, &spec.volumes, &[])?;
+        let template = match self.parts.machines.find_baked(&sized)? {
+            Some(template) => template,
+            None => {
+                let _for_its_memory = self.reserve_space(sized.hardware.memory_mib.into())?;
+                let baking = self.parts.machines.baked(&sized, &spec.workspace, Arc::new(|_| {}));
+                let template = baking.instrument(step!("create.bake")).await?;
+                // Other sandboxes may have been made meanwhile.
+                self.admit(&sized).await?;
+                template
+            }
+        };
+        let from = PreparedSource::Template { template, disk_mib, volumes };
+        Ok(PreparedCreate { asked, spec, network, from, disk, name })
+    }
+
+    /// Makes a sandbox for which everything is ready.
+    pub async fn create_prepared(self: &Arc<Self>, prepared: PreparedCreate) -> Result<Arc<Sandbox>, CreateError> {
+        let engine = self.clone();
+        // In a task of its own: a caller that goes away in the middle leaves no half-made machine.
+        let making = tokio::spawn(async move { engine.make(prepared).await }.in_current_span());
+        making.await.unwrap_or(Err(CreateError::Closing))
+    }
+
+    async fn make(&self, prepared: PreparedCreate) -> Result<Arc<Sandbox>, CreateError> {
+        let PreparedCreate { asked, spec, network, from, disk: _held_until_it_is_made, name: _claimed_as_well } =
+            prepared;
+        let (template, disk_mib, volumes) = match from {
+            PreparedSource::Snapshot(snapshot) => return self.create_from(&snapshot, &spec, network).await,
+            PreparedSource::Template { template, disk_mib, volumes } => (template, disk_mib, volumes),
+        };
         let pids = spec.pids.unwrap_or(template.pids());
         // A machine that waits may be too narrow for a large volume.
         let fits = u64::from(volumes.largest_mib()) << 20 <= file_bytes(&template.hardware, template.disk_mib());
-        let standby = if fits { self.claim(&template, &spec, pids).await } else { None };
+        let standby = match fits {
+            true => self.claim(&template, &spec, pids).instrument(step!("create.standby")).await,
+            false => None,
+        };
         let (made, boot_mode) = match standby {
             Some(made) => (made, BootMode::Standby),
             None => {
                 let mut source = template.source(&self.parts.machines.factory.library);
                 source.volume_mib = volumes.largest_mib();
-                let made = self.parts.machines.factory.restore(&source).await?;
-                identify(made.link(), &made.id, Some(&spec.env), pids).await?;
+                let made = self.parts.machines.factory.restore(&source).instrument(step!("create.restore")).await?;
+                let identifying = identify(made.link(), &made.id, Some(&spec.env), pids);
+                identifying.instrument(step!("create.identify")).await?;
                 (made, BootMode::Restore)
             }
         };
-        network.settle(&self.parts.networks, &made.id, made.link()).await?;
+        let settling = network.settle(&self.parts.networks, &made.id, made.link());
+        settling.instrument(step!("create.network")).await?;
         if disk_mib != template.disk_mib() {
-            grow(&made, disk_mib).await.map_err(CreateError::GrowDisk)?;
+            grow(&made, disk_mib).instrument(step!("create.disk")).await.map_err(CreateError::GrowDisk)?;
         }
-        let (made, volumes) = attach(made, volumes).await?;
+        let (made, volumes) = attach(made, volumes).instrument(step!("create.volumes")).await?;
         let boot_ms = asked.elapsed().as_secs_f64() * 1e3;
         let info = SandboxInfo {
             id: made.id.clone(),
+            name: spec.name.clone(),
             // Not as it is cached: others may call the same image something else, and have defaults for that.
             template: spec.template.clone(),
             image: template.image.id.to_string(),
@@ -116,6 +174,7 @@ impl Engine {
             bake: template.shape.key.clone(),
             standing: Standing::default(),
             parent: None,
+            fork: None,
             from_snapshot: None,
             timeline: Timeline::keeping(spec.checkpoints),
             network: network.settings,
@@ -123,13 +182,18 @@ impl Engine {
             volumes,
             format: Default::default(),
         };
-        self.hand_out(made, info)
+        step!("create.record").in_scope(|| self.hand_out(made, info))
+    }
+
+    /// Keeps others from taking the name while the sandbox is made.
+    fn claim_name(&self, workspace: &str, name: &str) -> Result<NameClaim, CreateError> {
+        self.registry.claim_name(workspace, name).map_err(|by| CreateError::NameTaken { name: name.to_owned(), by })
     }
 
     /// The snapshot that it is to be made from, or that its template is.
     fn snapshot_for(&self, spec: &CreateSpec) -> Result<Option<SnapshotInfo>, CreateError> {
         if let Some(id) = &spec.from_snapshot {
-            return self.parts.snapshots.find(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot).map(Some);
+            return self.parts.snapshots.find_usable(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot).map(Some);
         }
         let snapshot = self.parts.snapshots.of_template(&spec.workspace, &spec.template)?;
         Ok(snapshot.map(|snapshot| SnapshotInfo { template: spec.template.clone(), ..snapshot }))
@@ -149,6 +213,7 @@ impl Engine {
         let taken: Vec<u32> = snapshot.volumes.iter().map(|saved| saved.was.slot).collect();
         let volumes = self.parts.volumes.claim(&spec.workspace, &spec.volumes, &taken)?;
         let origin = Origin {
+            name: spec.name.clone(),
             pids: spec.pids.unwrap_or(snapshot.pids),
             lifetime: spec.lifetime(self.config.default_ttl),
             workspace: spec.workspace.clone(),
@@ -156,6 +221,7 @@ impl Engine {
             labels: spec.labels.clone(),
             settings: spec.settings.clone(),
             parent: None,
+            fork: None,
             checkpoints: spec.checkpoints,
             network,
             volumes: Some(volumes),
@@ -179,26 +245,40 @@ impl Engine {
     }
 
     /// Refuses before anything is made, if the host could not bear it. Standbys make room first.
-    async fn admit(&self, template: &Template) -> Result<(), CreateError> {
-        if let Some(available_mib) = available_space_mib(&self.parts.machines.factory.sandboxes)
-            && available_mib < SPARE_DISK_MIB
-        {
-            return Err(CreateError::NoSpace { available_mib });
-        }
-        // A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on
-        // the safe side of what was measured for Python sessions.
-        let needed = u64::from(template.hardware.memory_mib) / 4;
+    async fn admit(&self, sized: &SizedImage) -> Result<(), CreateError> {
+        let needed = memory_needed_mib(sized.hardware.memory_mib);
         let enough = || match (self.config.available_memory_mib)() {
-            Some(available_mib) if available_mib < needed + 256 => Err(CreateError::NoMemory { available_mib }),
+            Some(available_mib) if available_mib < needed => Err(CreateError::NoMemory { available_mib }),
             _ => Ok(()),
         };
-        let mut pools = self.parts.machines.pools_for(&template.shape).into_iter();
+        let mut pools = self.parts.machines.pools_for(&sized.shape).into_iter();
         loop {
             let refused = enough();
             let Some(pool) = pools.next().filter(|_| refused.is_err()) else { return refused };
             while enough().is_err() && pool.give_way().await {}
         }
     }
+}
+
+impl Engine {
+    /// Whether a template of this size could be baked here.
+    pub fn check_size(&self, vcpus: u32, memory_mib: u32, disk_mib: u32) -> Result<(), CreateError> {
+        // A template may be smaller than what a request may ask for.
+        let memory = memory_mib.max(LEAST_MEMORY_MIB);
+        CreateSpec { vcpus: Some(vcpus), memory_mib: Some(memory), ..CreateSpec::default() }.check()?;
+        match (self.config.available_memory_mib)() {
+            Some(available_mib) if available_mib < memory_needed_mib(memory_mib) => {
+                Err(CreateError::NoMemory { available_mib })
+            }
+            _ => self.check_space(u64::from(memory_mib) + reservation_mib(disk_mib)),
+        }
+    }
+}
+
+/// A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on the safe side
+/// of what was measured for Python sessions.
+fn memory_needed_mib(memory_mib: u32) -> u64 {
+    u64::from(memory_mib) / 4 + 256
 }
 
 impl CreateSpec {
@@ -220,7 +300,7 @@ impl CreateSpec {
             _ => Ok(()),
         };
         within("vcpus", self.vcpus, 1, 16)?;
-        within("memory_mib", self.memory_mib, 256, 65_536)?;
+        within("memory_mib", self.memory_mib, LEAST_MEMORY_MIB, 65_536)?;
         within("pids", self.pids, 16, 1_000_000)?;
         within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)?;
         self.check_volumes(!self.volumes.is_empty())
@@ -230,8 +310,8 @@ impl CreateSpec {
         if has_some && self.checkpoints.is_some() { Err(VolumeError::NoCheckpoints.into()) } else { Ok(()) }
     }
 
-    fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {
-        let least = template.disk_mib();
+    /// The size of its disk, on a template whose disk has at least `least`.
+    fn disk_mib(&self, least: u32) -> Result<u32, CreateError> {
         match self.disk_mib.unwrap_or(least) {
             wanted if wanted < least || wanted > 1024 * 1024 => Err(CreateError::OutOfRange {
                 what: "disk_mib",

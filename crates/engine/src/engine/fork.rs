@@ -1,27 +1,28 @@
 //! Forks: copies of a running sandbox, with its memory, its disk, its processes and its live interpreters.
 //!
-//! The parent is saved, which it notices as a pause of milliseconds, and each child restored from that. A child is
-//! handed out only if its guest has proved that it is another: reseeded, with the right clock and its own names.
+//! The parent is saved, which it notices as a pause of milliseconds, and each child restored from that. Children can also
+//! be restored from a checkpoint of the parent, which then notices nothing. A child is handed out only if its guest has
+//! proved that it is another: reseeded, with the right clock and its own names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tracing::Instrument;
 
 use super::instance::Engine;
 use super::restore::{Origin, ms};
-use crate::model::{EndReason, Lifetime, OnVolumes, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, Visibility};
+use crate::model::{
+    EndReason, ForkPlace, Lifetime, OnVolumes, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, TimelineError,
+    Visibility,
+};
 use crate::sandbox::{CreateError, Sandbox, UseError};
-use crate::snapshot::{SaveTimes, SnapshotError};
+use crate::snapshot::{HeldSnapshot, SaveTimes, SnapshotError};
+use crate::trace::step;
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
-
-/// What every child's metadata says about where it comes from. Children of one fork have one tree.
-pub const FORK_TREE: &str = "fork_tree_id";
-pub const FORK_PARENT: &str = "fork_parent_id";
-pub const FORK_INDEX: &str = "fork_index";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
@@ -29,6 +30,8 @@ pub enum ForkError {
     Children(usize),
     #[error(transparent)]
     Use(#[from] UseError),
+    #[error(transparent)]
+    Checkpoint(#[from] TimelineError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
@@ -39,6 +42,8 @@ pub enum ForkError {
 #[derive(Debug, Clone, Default)]
 pub struct ForkSpec {
     pub children: usize,
+    /// The number or name of the parent's checkpoint that they start at; absent means now.
+    pub at: Option<String>,
     /// How long each may live; absent means as long as the parent was given.
     pub ttl: Option<Duration>,
     pub idle: Option<Duration>,
@@ -54,6 +59,14 @@ pub struct ForkSpec {
     pub volumes: Option<OnVolumes>,
 }
 
+/// What the children are restored from.
+struct SavedParent {
+    snapshot: SnapshotInfo,
+    times: SaveTimes,
+    checkpoint: Option<u64>,
+    _held: HeldSnapshot,
+}
+
 /// A child, and how it came to be.
 pub struct Fork {
     pub sandbox: Arc<Sandbox>,
@@ -65,6 +78,9 @@ pub struct Fork {
 pub struct Receipt {
     pub parent: SandboxId,
     pub snapshot: String,
+    /// The checkpoint that the child started at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<u64>,
     /// Over memory, disk and device state of one moment.
     pub digest: String,
     /// The guest has shown that its kernel and every interpreter that listens were given new randomness.
@@ -77,7 +93,7 @@ pub struct Receipt {
     /// time it is handed out.
     pub pages_shared: u64,
     pub pages_copied: u64,
-    /// How long the parent stood still, and for what.
+    /// How long the parent stood still, and for what. All of it is 0 for a fork of a checkpoint.
     pub pause_ms: f64,
     pub prepare_ms: f64,
     pub stop_ms: f64,
@@ -104,23 +120,41 @@ impl Engine {
         Ok(saved)
     }
 
-    /// Makes copies of a running sandbox. All of them, or none.
+    /// Saves a sandbox, which goes on, and keeps the snapshot under a key without listing it.
+    pub async fn snapshot_under_key(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        key: &str,
+    ) -> Result<SnapshotInfo, SnapshotError> {
+        let (saved, _) = sandbox.save(&self.parts.snapshots, None, Visibility::Hidden, None).await?;
+        // The sandbox stands on the snapshot, so nobody has swept it meanwhile.
+        self.parts.snapshots.keep(&sandbox.info.workspace, key, &saved.id)?;
+        Ok(saved)
+    }
+
+    /// Makes copies of a running sandbox, or of one of its checkpoints. All of them, or none.
     pub async fn fork(self: &Arc<Self>, parent: &Arc<Sandbox>, spec: ForkSpec) -> Result<Vec<Fork>, ForkError> {
         if spec.children == 0 || spec.children > MOST_CHILDREN {
             return Err(ForkError::Children(spec.children));
         }
-        let (snapshot, times) = parent.save(&self.parts.snapshots, None, Visibility::Hidden, spec.volumes).await?;
-        let _held = self.parts.snapshots.hold(&snapshot.id);
+        let _for_the_children = self.reserve_disk(parent.info.disk_mib, spec.children)?;
+        let saved = match &spec.at {
+            Some(at) => self.at_checkpoint(parent, at).await?,
+            None => {
+                let save = parent.save(&self.parts.snapshots, None, Visibility::Hidden, spec.volumes);
+                let (snapshot, times) = save.instrument(step!("fork.save")).await?;
+                let held = self.parts.snapshots.hold(&snapshot.id);
+                SavedParent { snapshot, times, checkpoint: None, _held: held }
+            }
+        };
+        let saved = Arc::new(saved);
         let mut children = tokio::task::JoinSet::new();
         let tree = uuid::Uuid::new_v4().to_string();
         for index in 0..spec.children {
-            let (engine, parent, snapshot, mut spec) = (self.clone(), parent.info(), snapshot.clone(), spec.clone());
-            spec.metadata.extend([
-                (FORK_TREE.to_owned(), tree.clone()),
-                (FORK_PARENT.to_owned(), parent.id.to_string()),
-                (FORK_INDEX.to_owned(), index.to_string()),
-            ]);
-            children.spawn(async move { engine.child(&parent, &snapshot, times, &spec).await });
+            let (engine, parent, saved, spec) = (self.clone(), parent.info(), saved.clone(), spec.clone());
+            let place = ForkPlace { tree: tree.clone(), index };
+            let child = async move { engine.child(&parent, &saved, &spec, place).await };
+            children.spawn(child.instrument(step!("fork.child")));
         }
         let mut forks = Vec::new();
         let mut failed = None;
@@ -130,11 +164,13 @@ impl Engine {
                 Err(error) => failed = Some(error),
             }
         }
-        // Each child has its own copies by now.
-        for (_, file) in self.parts.snapshots.saved_volumes(&snapshot) {
-            let _ = std::fs::remove_file(file);
+        // Each child has its own copies by now. Those of a checkpoint stay for a rewind.
+        if saved.checkpoint.is_none() {
+            for (_, file) in self.parts.snapshots.saved_volumes(&saved.snapshot) {
+                let _ = std::fs::remove_file(file);
+            }
         }
-        forks.sort_by_key(|fork| fork.sandbox.info.metadata[FORK_INDEX].parse().unwrap_or(0usize));
+        forks.sort_by_key(|fork| fork.sandbox.info.fork.as_ref().map(|place| place.index));
         let Some(error) = failed else { return Ok(forks) };
         for fork in forks {
             // A child that does not end has logged why.
@@ -143,12 +179,23 @@ impl Engine {
         Err(error)
     }
 
+    /// The snapshot of one of the parent's checkpoints.
+    async fn at_checkpoint(&self, parent: &Sandbox, at: &str) -> Result<SavedParent, ForkError> {
+        let timeline = self.timeline(parent).await;
+        let checkpoint = timeline.find(at)?;
+        let held = self.parts.snapshots.hold(&checkpoint.snapshot);
+        // Others may have pushed it out of the timeline before it was held.
+        let found = self.parts.snapshots.get(&checkpoint.snapshot).map_err(SnapshotError::from)?;
+        let snapshot = found.ok_or_else(|| timeline.pruned(checkpoint.number))?;
+        Ok(SavedParent { snapshot, times: SaveTimes::default(), checkpoint: Some(checkpoint.number), _held: held })
+    }
+
     async fn child(
         self: &Arc<Self>,
         parent: &SandboxInfo,
-        snapshot: &SnapshotInfo,
-        times: SaveTimes,
+        saved: &SavedParent,
         spec: &ForkSpec,
+        place: ForkPlace,
     ) -> Result<Fork, ForkError> {
         let begun = Instant::now();
         let ttl_seconds = spec.ttl.map(|ttl| ttl.as_secs()).or(parent.lifetime.ttl_seconds);
@@ -165,8 +212,10 @@ impl Engine {
             env.extend(network.variables());
         }
         let origin = Origin {
+            name: None,
             pids: parent.pids,
             parent: Some(parent.id.clone()),
+            fork: Some(place),
             lifetime,
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
@@ -176,12 +225,14 @@ impl Engine {
             network,
             volumes: None,
         };
+        let SavedParent { snapshot, times, checkpoint, .. } = saved;
         let (sandbox, confirmed) = self.restore_snapshot(snapshot, origin, env.as_ref(), "forked").await?;
         let restored = begun.elapsed();
         let pages = sandbox.guest_pages().await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
+            checkpoint: *checkpoint,
             digest: snapshot.digest.clone(),
             reseeded: confirmed.reseeded,
             clock_error_ms: ms(confirmed.clock_error),

@@ -1,11 +1,11 @@
 //! The engine itself: its parts, and the sandboxes that live in it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use sandling_vmm::accelerator::Probe;
 use tokio::task::JoinSet;
 
-use super::set_aside::SetAside;
 use crate::config::EngineConfig;
 use crate::events::Events;
 use crate::machine::Machines;
@@ -28,7 +28,8 @@ pub struct Engine {
     pub(crate) parts: Parts,
     pub(super) registry: Arc<Registry>,
     pub(super) host: Host,
-    pub(super) set_aside: SetAside,
+    /// Sandboxes of dead engines that cannot be read, as they were when this engine started.
+    pub(super) unreadable: Mutex<BTreeMap<SandboxId, SandboxInfo>>,
 }
 
 impl Engine {
@@ -71,6 +72,12 @@ impl Engine {
         self.get(id).filter(|sandbox| sandbox.info.workspace == workspace)
     }
 
+    /// The id of a workspace's sandbox, given its id or its name.
+    pub fn resolve(&self, workspace: &str, id_or_name: &str) -> Option<SandboxId> {
+        SandboxId::parse(id_or_name)
+            .or_else(|| self.registry.named(workspace, id_or_name).map(|sandbox| sandbox.id().clone()))
+    }
+
     /// The sandboxes of this engine, oldest first.
     pub fn list(&self) -> Vec<SandboxInfo> {
         let mut infos: Vec<_> = self.registry.living().iter().map(|sandbox| sandbox.info()).collect();
@@ -96,6 +103,12 @@ impl Engine {
     /// An ended sandbox and why it ended, as long as its row is kept.
     pub fn ended(&self, id: &SandboxId) -> Result<Option<(SandboxInfo, String)>, StoreError> {
         self.parts.store.ended_sandbox(id.as_str())
+    }
+
+    /// The sandbox of a workspace that had this name or an id with this prefix and ended last, and why, as long as its row
+    /// is kept.
+    pub fn last_ended(&self, workspace: &str, named: &str) -> Result<Option<(SandboxInfo, String)>, StoreError> {
+        self.parts.store.last_ended_sandbox(workspace, named)
     }
 
     pub fn is_closing(&self) -> bool {

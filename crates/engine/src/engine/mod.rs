@@ -2,19 +2,21 @@
 
 mod checkpoint;
 mod create;
+mod disk_guard;
+mod evict_bakes;
 mod fork;
 mod instance;
 mod open;
 mod recover;
 mod restore;
 mod rewind;
-mod set_aside;
 mod templates;
 mod unreadable;
 mod volumes;
 
-pub use create::CreateSpec;
-pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
+pub use create::{CreateSpec, PreparedCreate};
+pub use fork::{Fork, ForkError, ForkSpec, Receipt};
 pub use instance::Engine;
 pub use open::OpenError;
 pub use rewind::Rewound;
+pub use templates::check_tagged;

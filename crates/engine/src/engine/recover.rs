@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandling_vmm::machine::{MachineDir, MachineError, check_record};
 use tokio::task::JoinSet;
 
 use super::instance::Engine;
 use crate::machine::{ENGINE_FILE, remove_leftover};
-use crate::model::EndReason;
+use crate::model::{EndReason, SandboxInfo, State};
 use crate::owner;
 use crate::sandbox::{Phase, Sandbox};
 use crate::store::{LivingSandboxes, StoreError};
@@ -29,6 +30,7 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
     for row in unreadable.iter().filter(|row| !owner::is_alive(&engines, &row.engine)) {
         engine.set_aside(row.clone());
     }
+    rows.retain(|row| has_readable_record(engine, &row.info));
     let mut work = JoinSet::new();
     for sandbox in rows.into_iter().filter_map(|row| engine.host.start(Phase::Orphaned, row.info)) {
         work.spawn(settle(engine.clone(), sandbox));
@@ -41,6 +43,18 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
         work.join_all().await;
     }
     Ok(())
+}
+
+/// Whether the record of a sandbox's machine can be read, if there is one. Otherwise the sandbox is set aside.
+fn has_readable_record(engine: &Engine, info: &SandboxInfo) -> bool {
+    let dir = MachineDir::new(engine.config.home.sandboxes().join(info.id.as_str()));
+    match check_record(&dir) {
+        Err(error @ MachineError::UnreadableRecord { .. }) if info.state != State::Hibernated => {
+            engine.set_aside_machine(info.clone(), &error);
+            false
+        }
+        _ => true,
+    }
 }
 
 async fn settle(engine: Arc<Engine>, sandbox: Arc<Sandbox>) {

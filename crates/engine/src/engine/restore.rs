@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracing::Instrument;
+
 use super::instance::Engine;
 use crate::machine::{Confirmed, ReadyMachine, identify};
 use crate::model::{
-    Attachment, BootMode, EffectivePolicy, Lifetime, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, State,
-    Timeline,
+    Attachment, BootMode, EffectivePolicy, ForkPlace, Lifetime, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo,
+    State, Timeline,
 };
 use crate::network::Prepared;
 use crate::sandbox::{CreateError, Phase, Sandbox};
+use crate::trace::step;
 use crate::volume::Claimed;
 
 /// What a restored sandbox has that its snapshot does not say.
 pub(super) struct Origin {
+    pub(super) name: Option<String>,
     pub(super) pids: u32,
     pub(super) lifetime: Lifetime,
     pub(super) workspace: String,
@@ -23,6 +27,7 @@ pub(super) struct Origin {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) settings: SandboxSettings,
     pub(super) parent: Option<SandboxId>,
+    pub(super) fork: Option<ForkPlace>,
     /// How many checkpoints it keeps; absent if it makes none by itself.
     pub(super) checkpoints: Option<u32>,
     pub(super) network: Prepared,
@@ -48,9 +53,12 @@ impl Engine {
         source.plugs = carried.plugs.clone();
         let more_mib = origin.volumes.as_ref().map(Claimed::largest_mib).unwrap_or_default();
         source.volume_mib = carried.claimed.largest_mib().max(more_mib);
-        let made = self.parts.machines.factory.restore_as(id, &source).await?;
-        let confirmed = identify(made.link(), &made.id, env, origin.pids).await?;
-        origin.network.settle(&self.parts.networks, &made.id, made.link()).await?;
+        let restoring = self.parts.machines.factory.restore_as(id, &source);
+        let made = restoring.instrument(step!("create.restore")).await?;
+        let identifying = identify(made.link(), &made.id, env, origin.pids);
+        let confirmed = identifying.instrument(step!("create.identify")).await?;
+        let settling = origin.network.settle(&self.parts.networks, &made.id, made.link());
+        settling.instrument(step!("create.network")).await?;
         if let Err(error) = carried.settle(&made).await {
             made.discard().await;
             return Err(error.into());
@@ -63,6 +71,7 @@ impl Engine {
         volumes.sort_by_key(|volume| volume.slot);
         let info = SandboxInfo {
             id: made.id.clone(),
+            name: origin.name,
             template: snapshot.template.clone(),
             image: snapshot.image.to_string(),
             bake: snapshot.bake.clone(),
@@ -83,6 +92,7 @@ impl Engine {
             settings: origin.settings,
             from_snapshot: origin.parent.is_none().then(|| snapshot.id.clone()),
             parent: origin.parent,
+            fork: origin.fork,
             timeline: Timeline::keeping(origin.checkpoints),
             network: origin.network.settings,
             effective: EffectivePolicy::default(),
@@ -106,6 +116,7 @@ impl Engine {
         let detail =
             serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
         self.parts.events.note(&info.id, &info.workspace, "created", detail);
+        made.note_fallback(&self.parts.events, &info.workspace);
         self.host.start(Phase::Running(Arc::new(made.into_live())), info).ok_or(CreateError::Closing)
     }
 }

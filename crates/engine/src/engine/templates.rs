@@ -1,25 +1,25 @@
 //! Templates of all kinds: built from a recipe, built in, and made from snapshots.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use sandling_image::{ContentId, RecipeError};
+use sandling_image::{BadTemplateName, ContentId, RecipeError, TemplateName};
 
 use super::instance::Engine;
-use crate::machine::{Template, TemplateError, TemplateSummary, stored_name, summary};
+use crate::machine::{SizedImage, TemplateError, TemplateSummary, stored_name, summary};
 use crate::model::SnapshotInfo;
+use crate::snapshot::untagged;
 use crate::store::StoreError;
 
 impl Engine {
-    /// A template that is ready to be restored. The error for an unknown name lists those that exist.
-    pub(super) async fn template(
+    /// A template in this size. The error for an unknown name lists those that exist.
+    pub(super) async fn sized_image(
         &self,
         workspace: &str,
         name: &str,
         vcpus: Option<u32>,
         memory_mib: Option<u32>,
-    ) -> Result<Arc<Template>, TemplateError> {
-        self.parts.machines.template(workspace, name, vcpus, memory_mib).await.map_err(|error| match error {
+    ) -> Result<SizedImage, TemplateError> {
+        self.parts.machines.sized(workspace, name, vcpus, memory_mib).await.map_err(|error| match error {
             TemplateError::Name(RecipeError::Unknown { name, .. }) => {
                 let listed = self.list_templates(workspace).unwrap_or_default();
                 let known = listed.into_iter().map(|template| template.name).collect();
@@ -54,7 +54,8 @@ impl Engine {
         if sandling_image::resolve(name).is_ok() {
             return Err(exists());
         }
-        stored_name(workspace, name)?;
+        let name = untagged(name);
+        check_tagged(workspace, name)?;
         if self.list_templates(workspace)?.iter().any(|template| template.name == name) {
             return Err(exists());
         }
@@ -83,4 +84,11 @@ impl Engine {
         let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
         Ok(Some(of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()))
     }
+}
+
+/// Checks the name of a template that stands for a snapshot: `NAME` or `NAME:TAG`.
+pub fn check_tagged(workspace: &str, name: &str) -> Result<(), RecipeError> {
+    let (plain, tag) = name.split_once(':').unwrap_or((name, "latest"));
+    stored_name(workspace, plain)?;
+    tag.parse::<TemplateName>().map(drop).map_err(|_| BadTemplateName { name: name.to_owned() }.into())
 }

@@ -1,4 +1,4 @@
-//! Making the connection, greeting, and the tasks that read, write and watch it.
+//! Opening a link: the greeting, and the tasks that read, write and watch the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use super::outgoing::{self, NotQueued, Outgoing, Queue};
 use super::table::Table;
 use super::{LinkError, Stream};
 
-/// Bytes of an earlier session that are thrown away while waiting for the greeting's answer.
+/// How many bytes of an earlier session are discarded while waiting for the answer to the greeting.
 const MAX_STALE: usize = 64 * 1024 * 1024;
-/// A greeting without an answer is repeated after this time, and then ever more rarely.
+/// A greeting without an answer is repeated after this time; the pause doubles each time.
 const GREET_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// A link with open streams that is silent so long is asked for a sign of life…
+/// If a link with open streams is silent for so long, the guest is asked for a sign of life.
 const ASK_AFTER: Duration = Duration::from_secs(10);
-/// …and given up when none comes. Generous: a guest under emulation may be starved by its own code.
+/// If it stays silent for so long, the link is closed. This is generous, because an emulated guest's own code may starve
+/// its agent.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(45);
 
 /// A session with a guest. Cheap to clone; ends when the last clone is dropped.
@@ -93,7 +94,7 @@ impl Link {
         tokio::time::timeout(limit, self.call(request)).await.unwrap_or(Err(LinkError::NoAnswer))
     }
 
-    /// Says that the machine is stopped on purpose (or goes on), so that silence is no sign of death.
+    /// Records that the machine is stopped on purpose, or runs again. While it is stopped, its silence is expected.
     pub fn hold(&self, held: bool) {
         self.inner.table.hold(held);
     }
@@ -116,7 +117,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// Greets, under another name each time: an answer to an earlier greeting is none to this one.
+    /// Sends a greeting with a fresh nonce, so that an answer to an earlier greeting does not count.
     async fn say(&mut self) -> std::io::Result<()> {
         self.nonce = uuid::Uuid::new_v4().simple().to_string();
         let hello = ToGuest::Hello { nonce: self.nonce.clone(), generation: generation::CURRENT };
@@ -124,7 +125,7 @@ impl Greeting {
         self.writer.write_all(&bytes).await
     }
 
-    /// Waits for the guest's answer; whatever comes before it belongs to an earlier session.
+    /// Waits for the guest's answer. Bytes before it belong to an earlier session.
     pub async fn answered(mut self, limit: Duration) -> Result<Link, LinkError> {
         let mut decoder = Decoder::new();
         let answer = tokio::time::timeout(limit, self.insist(&mut decoder));
@@ -138,13 +139,13 @@ impl Greeting {
         Ok(link)
     }
 
-    /// Greets until there is an answer. A guest may read a greeting before it has noticed that somebody is at the
-    /// other end again; when it then finds nobody there, it forgets the greeting and its answer.
+    /// Greets until the guest answers. A guest may read a greeting before it notices the new connection. When it then
+    /// handles the end of the old connection, it drops the greeting and its answer.
     async fn insist(&mut self, decoder: &mut Decoder) -> Result<u32, LinkError> {
         let mut stale = 0;
         let mut patience = GREET_AGAIN_AFTER;
-        // Only the last greeting's answer counts, or the guest would begin a session anew that we are in the middle
-        // of; so each one is given more time than the one before, however slow the guest is.
+        // Only the answer to the last greeting counts; otherwise the guest would restart a session that is in use. Each
+        // greeting waits longer than the one before, so that a slow guest also gets to answer.
         loop {
             match tokio::time::timeout(patience, self.find_answer(decoder, &mut stale)).await {
                 Ok(found) => return found,

@@ -1,7 +1,7 @@
 //! The queue of messages to a guest. Senders do not wait, but the queue is bounded.
 //!
-//! Honest senders wait for credits, so little is ever here. A guest that was taken over may go on asking for answers
-//! and read none of them.
+//! Senders wait for credits, so the queue is usually short. A compromised guest may keep requesting answers and read none
+//! of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

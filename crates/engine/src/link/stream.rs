@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::LinkError;
 use super::connect::Inner;
 
-/// Credit is given in portions: each wakes the guest, which always has the rest of its window.
+/// Credit is given in portions, because each message wakes the guest. Meanwhile the guest can use the rest of its window.
 const CREDIT_PORTION: usize = WINDOW / 4;
 
 /// What a stream brings.
@@ -25,7 +25,7 @@ pub struct Stream {
     pub(super) link: Arc<Inner>,
     pub(super) incoming: mpsc::Receiver<Incoming>,
     pub(super) send_window: Arc<Semaphore>,
-    /// Bytes taken for which no credit was given yet.
+    /// Bytes that were read and not yet credited to the guest.
     pub(super) owed: usize,
     pub(super) ended: bool,
 }

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) send_window: Arc<Semaphore>,
 }
 
-/// The streams of one link. After `close` nothing can be opened and every reader is told why.
+/// The streams of one link. After `close`, no stream can be opened, and every reader gets the reason.
 pub(super) struct Table {
     state: Mutex<State>,
     pub(super) closed: watch::Sender<Option<String>>,
@@ -31,9 +31,9 @@ pub(super) struct Table {
 struct State {
     streams: HashMap<StreamId, Entry>,
     next: StreamId,
-    /// When the guest was last heard, or last had nothing to say.
+    /// When the guest last sent something, or the first stream was opened after a time without streams.
     heard: Instant,
-    /// The machine is stopped on purpose: its silence means nothing.
+    /// Whether the machine is stopped on purpose, so that its silence is expected.
     held: bool,
 }
 
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// How long nothing came, if a stream waits for something.
+    /// How long the guest has been silent, if a stream waits for it.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         let state = self.state();
         (!state.held && !state.streams.is_empty()).then(|| state.heard.elapsed())
@@ -135,7 +135,7 @@ impl Table {
 impl Entry {
     fn pass(&mut self, message: Incoming) -> Result<(), &'static str> {
         match self.incoming.try_send(message) {
-            // A reader that has gone no longer wants to know.
+            // The reader was dropped.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
             Err(TrySendError::Full(_)) => Err("more messages than anyone can read"),
         }

@@ -4,11 +4,12 @@
 //! used. What is in place is never changed again; every sandbox of that shape maps it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandling_image::{ContentId, Image};
-use sandling_protocol::Request;
+use sandling_image::{ContentId, Image, Untrusted, check_trusted, check_trusted_files};
+use sandling_protocol::{Language, Request};
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
 use sandling_vmm::machine::{
@@ -19,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use super::exercise::{EXERCISES, exercise};
 use super::factory::MachineFactory;
 use super::identify::{IdentifyError, identify};
-use super::jail::jail;
 use super::ready::ENGINE_FILE;
 use super::source::root_layer;
 use super::ticks;
@@ -35,21 +35,35 @@ const FORMAT: u32 = 2;
 /// Where a machine finds the layers of its disk.
 const LAYERS: &str = sandling_vmm::jail::LAYERS;
 const MANIFEST: &str = "baked.json";
-const BAKER_UID: u32 = 699_999;
 
 /// Options that make a guest start faster or survive: no delays, a panic ends the machine at once, and nothing is
 /// accounted or checked on every call that nobody in a sandbox looks at.
-const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check \
+///
+/// `mitigations=off` is for emulated guests only. The instructions and registers by which a kernel keeps programs from
+/// reading its memory through a processor's speculation have no effect on the host's processor there, and only cost
+/// time. Under KVM they protect the guest's kernel and users from each other.
+const EMULATED: &str = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check \
     random.trust_cpu=on cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock \
     init_on_alloc=0";
-/// Every command line that a version had, as it was: snapshots stand on bakes of older versions, too.
-const COMMAND_LINES: [&str; 1] = [COMMAND_LINE];
+const ON_KVM: &str = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check \
+    random.trust_cpu=on cgroup_no_v1=all nmi_watchdog=0 audit=0 psi=0 lsm=landlock init_on_alloc=0";
+/// Every command line that a version had, as it was: snapshots stand on bakes of older versions, too. Earlier versions
+/// had the first one under KVM, too.
+const COMMAND_LINES: [&str; 2] = [EMULATED, ON_KVM];
+
+fn options(accelerator: Accelerator) -> &'static str {
+    match accelerator {
+        Accelerator::Tcg => EMULATED,
+        Accelerator::Kvm => ON_KVM,
+    }
+}
 
 /// With the speed of what an emulated guest takes for its clock.
 async fn command_line(hardware: &Hardware) -> String {
+    let options = options(hardware.accelerator);
     match ticks::khz().await.filter(|_| hardware.accelerator == Accelerator::Tcg) {
-        Some(khz) => format!("{COMMAND_LINE} tsc_early_khz={khz}"),
-        None => COMMAND_LINE.to_owned(),
+        Some(khz) => format!("{options} tsc_early_khz={khz}"),
+        None => options.to_owned(),
     }
 }
 
@@ -77,8 +91,12 @@ pub enum BakeError {
     Identify(#[from] IdentifyError),
     #[error("the guest did not come up; its console ended with: {console}")]
     Boot { source: LinkError, console: String },
+    #[error("the work was cut off")]
+    CutOff,
     #[error("the snapshot at {0} is damaged; build the template again with --force")]
     Damaged(PathBuf),
+    #[error("the template's snapshot cannot be trusted")]
+    Untrusted(#[from] Untrusted),
 }
 
 /// A baked snapshot on disk.
@@ -100,6 +118,12 @@ struct Manifest {
     /// Not known of bakes that older programs made.
     #[serde(default)]
     overlay_bytes: Option<u64>,
+    /// The workspace that was the first to use this size; absent for the size that the template has by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workspace: Option<String>,
+    /// The languages whose interpreters are warm. Not known of bakes that older programs made: all of the recipe's are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warm: Option<Vec<Language>>,
 }
 
 impl Baked {
@@ -125,6 +149,10 @@ impl Baked {
         &self.dir
     }
 
+    pub(crate) fn warm_languages(&self) -> Option<&[Language]> {
+        self.manifest.warm.as_deref()
+    }
+
     pub(crate) fn layer_name(&self) -> String {
         format!("baked-{}", self.manifest.id)
     }
@@ -132,9 +160,28 @@ impl Baked {
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>, BakeError> {
         let Ok(text) = fs::read(dir.join(MANIFEST)) else { return Ok(None) };
         let damaged = || BakeError::Damaged(dir.to_owned());
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| damaged())?;
+        let manifest = parse(&text).map_err(|_| damaged())?;
         let baked = Self { dir: dir.to_owned(), manifest };
+        baked.check_trusted()?;
         if baked.is_whole() { Ok(Some(baked)) } else { Err(damaged()) }
+    }
+
+    /// The workspace whose quota the bake in this directory counts against.
+    pub(super) fn workspace(dir: &Path) -> Option<String> {
+        serde_json::from_slice::<Manifest>(&fs::read(dir.join(MANIFEST)).ok()?).ok()?.workspace
+    }
+
+    /// Refuses files that another user could have changed. Earlier versions left the directory to the user of the machine
+    /// that made the bake; root takes it back.
+    fn check_trusted(&self) -> Result<(), Untrusted> {
+        const EARLIER_BAKER: u32 = 699_999;
+        if rustix::process::geteuid().is_root() && fs::metadata(&self.dir).is_ok_and(|dir| dir.uid() == EARLIER_BAKER) {
+            // If this fails, the check below reports it.
+            let _ = std::os::unix::fs::lchown(&self.dir, Some(0), Some(0));
+        }
+        check_trusted(&self.dir)?;
+        let files = [self.dir.join(MANIFEST), self.memory(), self.state(), self.disk(), self.overlay()];
+        check_trusted_files(files.iter().map(PathBuf::as_path))
     }
 
     /// Whether every file still has its size. A machine would not notice a missing end until it reads it.
@@ -147,10 +194,19 @@ impl Baked {
     }
 }
 
+fn parse(manifest: &[u8]) -> Result<Manifest, serde_json::Error> {
+    serde_json::from_slice(manifest)
+}
+
+/// Whether a text is the manifest of a bake. For fuzzing.
+pub(crate) fn check_bake_manifest(text: &[u8]) -> bool {
+    parse(text).is_ok()
+}
+
 /// Names a bake by everything that must be the same when it is restored, and by what its kernel was started with. The
 /// text that is digested is part of the format: rows of every version name bakes by it.
 pub(crate) fn key(hardware: &Hardware) -> String {
-    key_of(hardware, &emulator(hardware), COMMAND_LINE)
+    key_of(hardware, &emulator(hardware), options(hardware.accelerator))
 }
 
 /// Whether what was saved over the bake of this key can go on here. A kernel that was started with other options can.
@@ -169,11 +225,12 @@ fn key_of(hardware: &Hardware, emulator: &str, command_line: &str) -> String {
     format!("{}-{}c-{}m-{}", hardware.accelerator, hardware.vcpus, hardware.memory_mib, &digest.as_str()[..12])
 }
 
-/// The bake of this image for this hardware; made now if there is none.
+/// The bake of this image for this hardware; made now on behalf of a workspace if there is none.
 pub(crate) async fn ensure(
     factory: &MachineFactory,
     image: &Image,
     hardware: &Hardware,
+    workspace: &str,
     on_step: OnStep<'_>,
 ) -> Result<Baked, BakeError> {
     let place = image.baked_dir(&key(hardware));
@@ -181,7 +238,10 @@ pub(crate) async fn ensure(
         return Ok(baked);
     }
     let work = factory.sandboxes.join(format!("bake-{}", uuid::Uuid::new_v4().simple()));
-    let result = bake(factory, image, hardware, &work, on_step).await;
+    let result = match bake(factory, image, hardware, &work, on_step).await {
+        Ok(unfinished) => finish(unfinished, image, hardware, workspace).await,
+        Err(error) => Err(error),
+    };
     let published = match result {
         // If another process was faster, its bake is as good as ours.
         Ok(finished) => publish(&finished, &place),
@@ -214,7 +274,7 @@ async fn bake(
     hardware: &Hardware,
     work: &Path,
     on_step: OnStep<'_>,
-) -> Result<PathBuf, BakeError> {
+) -> Result<Unfinished, BakeError> {
     let step = |text: &str| on_step(Step { text: text.to_owned(), progress: None });
     let recipe = &image.manifest.recipe;
     fs::create_dir_all(work)?;
@@ -222,7 +282,6 @@ async fn bake(
     let dir = MachineDir::new(work);
     dir.create()?;
     let files = dir.files();
-    let id = uuid::Uuid::new_v4().simple().to_string();
     let disk_bytes = u64::from(recipe.disk_mib) << 20;
     let root = root_layer(image);
     create_overlay(&files.join(DISK), &format!("{LAYERS}/{}", root.name), DiskFormat::Raw, disk_bytes).await?;
@@ -237,7 +296,7 @@ async fn bake(
             command_line: command_line(hardware).await,
         },
         disk: Disk { overlay: DISK.to_owned(), backing: vec![root] },
-        jail: jail(&factory.launcher, BAKER_UID, hardware, recipe.disk_mib, 0),
+        jail: factory.jail(hardware, recipe.disk_mib, 0),
         qemu: MachineConfig::QEMU.into(),
         deadline_ms: None,
         plugs: Vec::new(),
@@ -245,37 +304,71 @@ async fn bake(
     let machine = Machine::boot(config).await?;
     let saved = warm_and_save(&machine, image, on_step).await;
     let ended = if saved.is_ok() { machine.quit().await } else { machine.end().await };
-    saved?;
+    let warm = saved?;
     ended?;
 
-    let overlay = files.join("overlay.qcow2");
+    Ok(Unfinished { files, warm })
+}
+
+/// The files of a machine that was saved, without what a restore needs besides.
+struct Unfinished {
+    files: PathBuf,
+    /// The languages whose interpreters are warm.
+    warm: Vec<Language>,
+}
+
+/// What a bake's manifest says about how it was made.
+struct Provenance {
+    workspace: Option<String>,
+    warm: Vec<Language>,
+}
+
+async fn finish(
+    unfinished: Unfinished,
+    image: &Image,
+    hardware: &Hardware,
+    workspace: &str,
+) -> Result<PathBuf, BakeError> {
+    let Unfinished { files, warm } = unfinished;
+    let recipe = &image.manifest.recipe;
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let (overlay, disk_bytes) = (files.join("overlay.qcow2"), u64::from(recipe.disk_mib) << 20);
     create_overlay(&overlay, &format!("{LAYERS}/baked-{id}"), DiskFormat::Qcow2, disk_bytes).await?;
-    write_manifest(&files, id, hardware)?;
+    let own_size = (hardware.vcpus, hardware.memory_mib) == (recipe.vcpus, recipe.memory_mib);
+    let provenance = Provenance { workspace: (!own_size).then(|| workspace.to_owned()), warm };
+    write_manifest(&files, id, hardware, provenance)?;
     Ok(files)
 }
 
-async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) -> Result<(), BakeError> {
+/// Returns the languages whose interpreters are warm.
+async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) -> Result<Vec<Language>, BakeError> {
     let step = |text: String| on_step(Step { text, progress: None });
     let link = match boot(machine).await {
         Ok(link) => link,
         Err(source) => return Err(BakeError::Boot { source, console: tail(&machine.dir().console_log()) }),
     };
-    for warm in &image.manifest.recipe.warm {
+    let recipe = &image.manifest.recipe;
+    let mut languages = Vec::new();
+    for warm in &recipe.warm {
         step(format!("warming {:?} with {} imports", warm.language, warm.imports.len()));
         let request = Request::Warm { language: warm.language, imports: warm.imports.clone() };
-        link.call_within(WARM_WITHIN, request).await?;
+        match link.call_within(WARM_WITHIN, request).await {
+            Ok(_) => languages.push(warm.language),
+            // An OCI image may have no interpreter, or one that is too old for the driver.
+            Err(LinkError::Failed(_)) if recipe.oci.is_some() => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     step("exercising it".to_owned());
-    let languages: Vec<_> = image.manifest.recipe.warm.iter().map(|warm| warm.language).collect();
     exercise(&link, &languages, EXERCISES).await?;
     // A placeholder identity: every restore gets its own, and finds everything for that in place.
-    identify(&link, &SandboxId::fresh(), None, image.manifest.recipe.pids).await?;
+    identify(&link, &SandboxId::fresh(), None, recipe.pids).await?;
     link.call_within(BOOT_WITHIN, Request::Sync).await?;
     step("saving it".to_owned());
     machine.stop().await?;
     drop(link);
     machine.save_state("state").await?;
-    Ok(())
+    Ok(languages)
 }
 
 async fn boot(machine: &Machine) -> Result<Link, LinkError> {
@@ -285,7 +378,7 @@ async fn boot(machine: &Machine) -> Result<Link, LinkError> {
 }
 
 /// Keeps what a restore needs, makes it unchangeable, and describes it.
-fn write_manifest(work: &Path, id: String, hardware: &Hardware) -> Result<(), BakeError> {
+fn write_manifest(work: &Path, id: String, hardware: &Hardware, provenance: Provenance) -> Result<(), BakeError> {
     use std::os::unix::fs::PermissionsExt;
     let kept = ["memory", "state", DISK, "overlay.qcow2"];
     for entry in fs::read_dir(work)?.flatten() {
@@ -305,6 +398,10 @@ fn write_manifest(work: &Path, id: String, hardware: &Hardware) -> Result<(), Ba
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444))?;
     }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(work, Some(0), Some(0))?;
+    }
+    fs::set_permissions(work, fs::Permissions::from_mode(0o700))?;
     let [memory_bytes, state_bytes, disk_bytes, overlay_bytes] = sizes;
     let manifest = Manifest {
         format: FORMAT,
@@ -314,6 +411,8 @@ fn write_manifest(work: &Path, id: String, hardware: &Hardware) -> Result<(), Ba
         state_bytes,
         disk_bytes,
         overlay_bytes: Some(overlay_bytes),
+        workspace: provenance.workspace,
+        warm: Some(provenance.warm),
     };
     let text = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::other)?;
     fs::write(work.join(MANIFEST), text)?;
@@ -341,5 +440,44 @@ mod tests {
         let (key, emulator) = key.trim().split_once(' ').unwrap();
         let found = COMMAND_LINES.iter().any(|line| key_of(&manifest.hardware, emulator, line) == key);
         assert!(found, "snapshots of the first version could not be restored");
+    }
+
+    #[test]
+    fn only_emulated_kernels_do_without_mitigations() {
+        assert!(options(Accelerator::Tcg).contains(" mitigations=off "));
+        assert!(!options(Accelerator::Kvm).contains("mitigations"));
+        assert_eq!(ON_KVM, EMULATED.replace(" mitigations=off", ""), "nothing else differs");
+    }
+
+    #[test]
+    fn snapshots_over_a_kvm_bake_without_mitigations_can_still_be_restored() {
+        let cpu_model = "host".to_owned();
+        let hardware = Hardware { accelerator: Accelerator::Kvm, cpu_model, vcpus: 1, memory_mib: 512 };
+        let earlier = key_of(&hardware, &emulator(&hardware), EMULATED);
+        assert_ne!(earlier, key(&hardware), "new sandboxes get a new bake");
+        assert!(can_restore(&earlier, &hardware));
+    }
+
+    #[test]
+    fn a_bake_that_others_can_write_to_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("baked");
+        fs::create_dir(&dir).unwrap();
+        let hardware =
+            Hardware { accelerator: Accelerator::Tcg, cpu_model: "max".to_owned(), vcpus: 1, memory_mib: 512 };
+        for name in ["memory", "state", DISK, "overlay.qcow2"] {
+            fs::write(dir.join(name), "x").unwrap();
+        }
+        write_manifest(&dir, "id".to_owned(), &hardware, Provenance { workspace: None, warm: Vec::new() }).unwrap();
+        assert!(Baked::load(&dir).unwrap().is_some());
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (path, open, closed) in [(dir.join("memory"), 0o666, 0o444), (dir.clone(), 0o777, 0o700)] {
+            set(&path, open);
+            let error = Baked::load(&dir).unwrap_err();
+            assert!(matches!(error, BakeError::Untrusted(_)), "{error}");
+            set(&path, closed);
+            assert!(Baked::load(&dir).unwrap().is_some());
+        }
     }
 }

@@ -49,7 +49,7 @@ impl MachineFactory {
         // The old link is closed first: QEMU serves one connection at a time.
         let machine = made.into_live().machine;
         match self.greet(&machine, ANSWER_WITHIN).await {
-            Ok(link) => Ok(ReadyMachine { id, live: Some(Live { machine, link }), dir }),
+            Ok(link) => Ok(ReadyMachine { id, live: Some(Live { machine, link }), dir, fallback: None }),
             Err(error) => {
                 end_and_remove(&machine, &dir).await;
                 Err(error)

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_vmm::machine::{Disk, Machine, MachineConfig, MachineDir, Start};
+use sandling_vmm::boundary::DiskRate;
+use sandling_vmm::jail::JailConfig;
+use sandling_vmm::machine::{Disk, Hardware, Machine, MachineConfig, MachineDir, Start};
 
 use super::error::MakeError;
-use super::jail::{jail, own_uid};
+use super::jail::jail;
 use super::ready::{ENGINE_FILE, Live, ReadyMachine};
 use super::source::Source;
 use crate::link::Link;
@@ -29,6 +31,8 @@ pub(crate) struct MachineFactory {
     /// The library that is preloaded into QEMU, so that its memory can be saved.
     pub(crate) library: PathBuf,
     pub(crate) process_cache: Arc<ProcessCache>,
+    /// How fast each machine may use the host's disk.
+    pub(crate) disk_rate: DiskRate,
 }
 
 impl MachineFactory {
@@ -39,30 +43,34 @@ impl MachineFactory {
 
     /// The same under a given id. If a cached process fails, the machine is restored from device state.
     pub(crate) async fn restore_as(&self, id: SandboxId, source: &Source) -> Result<ReadyMachine, MakeError> {
-        let cold = Source { cached: None, ..source.clone() };
-        let Some(cached) = &source.cached else { return self.start_as(id, &cold).await };
-        if !source.plugs.is_empty() {
-            self.process_cache.fell_back(Fallback::Volumes);
-            return self.start_as(id, &cold).await;
-        }
-        let error = match self.start_as(id.clone(), &source.resumed(cached)).await {
-            Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_))) => error,
-            Ok(made) => {
-                self.process_cache.answered(&cached.process);
-                return Ok(made);
-            }
-            Err(error) => return Err(error),
+        let cold = Source { cached: Ok(None), ..source.clone() };
+        let (reason, error) = match &source.cached {
+            _ if self.process_cache.is_enabled() && !source.plugs.is_empty() => (Fallback::Volumes, None),
+            Err(reason) => (*reason, None),
+            Ok(None) => return self.start_as(id, &cold).await,
+            Ok(Some(cached)) => match self.start_as(id.clone(), &source.resumed(cached)).await {
+                Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_))) => {
+                    (error.fallback(), Some((error, cached)))
+                }
+                Ok(made) => {
+                    self.process_cache.answered(&cached.process);
+                    return Ok(made);
+                }
+                Err(error) => return Err(error),
+            },
         };
-        let reason = error.fallback();
         self.process_cache.fell_back(reason);
         tracing::warn!(
             %id,
             reason = reason.name(),
-            error = &error as &dyn std::error::Error,
+            error = error.as_ref().map(|(error, _)| error as &dyn std::error::Error),
             "a cached process was not resumed; the machine is restored from device state"
         );
-        let made = self.start_as(id, &cold).await?;
-        self.process_cache.blame(&cached.process, reason);
+        let mut made = self.start_as(id, &cold).await?;
+        made.fallback = Some(reason);
+        if let Some((_, cached)) = error {
+            self.process_cache.blame(&cached.process, reason);
+        }
         Ok(made)
     }
 
@@ -74,7 +82,7 @@ impl MachineFactory {
             return Err(MakeError::Directory(error));
         }
         match self.start(&dir, source).await {
-            Ok(live) => Ok(ReadyMachine { id, live: Some(live), dir }),
+            Ok(live) => Ok(ReadyMachine { id, live: Some(live), dir, fallback: None }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&dir);
                 Err(error)
@@ -88,7 +96,7 @@ impl MachineFactory {
         fs::write(dir.join(ENGINE_FILE), &self.engine)?;
         let machine = MachineDir::new(dir);
         machine.create()?;
-        if let Some(cached) = &source.cached {
+        if let Some(cached) = source.cached() {
             cached.process.mark(dir)?;
         }
         let disk = machine.files().join(&source.disk_name);
@@ -103,16 +111,16 @@ impl MachineFactory {
             start: Start::Restore {
                 memory: source.memory.clone(),
                 state: source.state.clone(),
-                cached: source.cached.as_ref().and_then(|cached| self.process_cache.process(&cached.process)),
+                cached: source.cached().and_then(|cached| self.process_cache.process(&cached.process)),
             },
             disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
-            jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
+            jail: self.jail(&source.hardware, source.disk_mib, source.volume_mib),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
             plugs: source.plugs.clone(),
         };
         let machine = Machine::restore(config).await?;
-        let limit = if source.cached.is_some() { CACHED_ANSWER_WITHIN } else { ANSWER_WITHIN };
+        let limit = if source.cached().is_some() { CACHED_ANSWER_WITHIN } else { ANSWER_WITHIN };
         match self.greet(&machine, limit).await {
             Ok(link) => Ok(Live { machine, link }),
             Err(error) => {
@@ -121,6 +129,11 @@ impl MachineFactory {
                 Err(error)
             }
         }
+    }
+
+    /// The jail of a machine of this size.
+    pub(super) fn jail(&self, hardware: &Hardware, disk_mib: u32, volume_mib: u32) -> JailConfig {
+        jail(&self.launcher, hardware, disk_mib, volume_mib, self.disk_rate)
     }
 
     /// Lets a machine run and opens a link to its guest.

@@ -1,62 +1,62 @@
 //! The templates and standbys of one engine.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sandling_image::{BuildOptions, ContentId, Image, ImageStore, LoadError, Recipe, RecipeError};
+use sandling_image::{
+    BuildError, BuildOptions, ContentId, Image, ImageStore, LoadError, OciImage, Recipe, RecipeError, Report,
+};
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
-use super::bake::{self, OnStep, Step};
+use super::bake::Step;
+use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
-use super::names::{shown_name, stored_name};
+use super::names::{shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
 use crate::process_cache::Fallback;
-
-/// What becomes a [`Machines`].
-pub(crate) struct MachinesConfig {
-    pub(crate) accelerator: Accelerator,
-    pub(crate) images: ImageStore,
-    pub(crate) factory: MachineFactory,
-    pub(crate) standbys: StandbySettings,
-}
 
 pub struct Machines {
     accelerator: Accelerator,
     pub(crate) images: Arc<ImageStore>,
     pub(crate) factory: Arc<MachineFactory>,
     standbys: StandbySettings,
-    templates: tokio::sync::Mutex<HashMap<Shape, Arc<Template>>>,
+    bakes: Bakes,
     pools: Mutex<HashMap<Shape, Arc<StandbyPool>>>,
     closed: AtomicBool,
 }
 
 impl Machines {
-    pub(crate) fn new(config: MachinesConfig) -> Self {
-        let MachinesConfig { accelerator, images, factory, standbys } = config;
+    pub(crate) fn new(
+        accelerator: Accelerator,
+        images: ImageStore,
+        factory: MachineFactory,
+        standbys: StandbySettings,
+    ) -> Self {
+        let factory = Arc::new(factory);
         Self {
             accelerator,
             images: Arc::new(images),
-            factory: Arc::new(factory),
+            bakes: Bakes::new(factory.clone()),
+            factory,
             standbys,
-            templates: Default::default(),
             pools: Default::default(),
             closed: AtomicBool::new(false),
         }
     }
 
-    /// A template that is ready to be restored, in its own size or another. It must have been built. Another size is
-    /// baked when it is first used.
-    pub(crate) async fn template(
+    /// A template in its own size or another. It must have been built, but it need not be baked.
+    pub(crate) async fn sized(
         &self,
         workspace: &str,
         name: &str,
         vcpus: Option<u32>,
         memory_mib: Option<u32>,
-    ) -> Result<Arc<Template>, TemplateError> {
+    ) -> Result<SizedImage, TemplateError> {
         let (images, stored) = (self.images.clone(), stored_name(workspace, name)?);
         let loading = tokio::task::spawn_blocking(move || images.load(&stored));
         let image = match loading.await.map_err(|_| TemplateError::CutOff)? {
@@ -66,35 +66,26 @@ impl Machines {
             }
             loaded => loaded?,
         };
-        self.prepared(image, name, vcpus, memory_mib, &|_| {}).await
-    }
-
-    async fn prepared(
-        &self,
-        image: Image,
-        name: &str,
-        vcpus: Option<u32>,
-        memory_mib: Option<u32>,
-        on_step: OnStep<'_>,
-    ) -> Result<Arc<Template>, TemplateError> {
         let recipe = &image.manifest.recipe;
         let hardware = self.hardware(vcpus.unwrap_or(recipe.vcpus), memory_mib.unwrap_or(recipe.memory_mib));
-        let shape = Shape { image: image.id.clone(), key: bake::key(&hardware) };
-        // Held while baking, so that a template is not baked twice at once.
-        let mut templates = self.templates.lock().await;
-        if let Some(template) = templates.get(&shape)
-            && template.baked.is_whole()
-        {
-            return Ok(template.clone());
-        }
-        let baked = bake::ensure(&self.factory, &image, &hardware, on_step)
-            .await
-            .map_err(|source| TemplateError::Bake { name: name.to_owned(), source })?;
-        let cached = self.factory.process_cache.find(baked.dir()).map(OnceLock::from).unwrap_or_default();
-        let (name, caching) = (name.to_owned(), Default::default());
-        let template = Arc::new(Template { name, shape: shape.clone(), image, hardware, baked, cached, caching });
-        templates.insert(shape, template.clone());
-        Ok(template)
+        Ok(SizedImage::new(name, image, hardware))
+    }
+
+    /// A template that is ready to be restored, if it is baked in this size.
+    pub(crate) fn find_baked(&self, sized: &SizedImage) -> Result<Option<Arc<Template>>, TemplateError> {
+        self.bakes.find(sized).map_err(|source| TemplateError::Bake { name: sized.name.clone(), source })
+    }
+
+    /// A template that is ready to be restored. If nobody has used this size before, it is baked now, in the turn of
+    /// this workspace.
+    pub(crate) async fn baked(
+        &self,
+        sized: &SizedImage,
+        workspace: &str,
+        on_step: OnStep,
+    ) -> Result<Arc<Template>, TemplateError> {
+        let baked = self.bakes.ensure(sized, workspace, on_step).await;
+        baked.map_err(|source| TemplateError::Bake { name: sized.name.clone(), source })
     }
 
     /// The hardware of a machine of this size on this host.
@@ -110,11 +101,31 @@ impl Machines {
         options: BuildOptions,
         on_step: impl Fn(Step) + Send + Sync + 'static,
     ) -> Result<TemplateSummary, TemplateError> {
+        self.build_with(recipe, on_step, move |images, recipe, report| images.ensure(recipe, &options, report)).await
+    }
+
+    /// Does the same for a recipe with an OCI image, whose root disk `make_root` writes.
+    pub async fn build_oci_template(
+        &self,
+        recipe: Recipe,
+        make_root: impl Fn(&Path, Report<'_>) -> Result<(), BuildError> + Send + 'static,
+        on_step: impl Fn(Step) + Send + Sync + 'static,
+    ) -> Result<TemplateSummary, TemplateError> {
+        self.build_with(recipe, on_step, move |images, recipe, report| images.ensure_oci(recipe, &make_root, report))
+            .await
+    }
+
+    async fn build_with(
+        &self,
+        recipe: Recipe,
+        on_step: impl Fn(Step) + Send + Sync + 'static,
+        build: impl FnOnce(&ImageStore, &Recipe, Report<'_>) -> Result<Image, BuildError> + Send + 'static,
+    ) -> Result<TemplateSummary, TemplateError> {
         let on_step = Arc::new(on_step);
         let (images, steps) = (self.images.clone(), on_step.clone());
         let name = recipe.name.to_string();
         let building = tokio::task::spawn_blocking(move || {
-            images.ensure(&recipe, &options, &mut |progress| {
+            build(&images, &recipe, &mut |progress| {
                 let progress = progress.clone();
                 let text = match progress.detail.as_str() {
                     "" => progress.step.title().to_owned(),
@@ -124,11 +135,36 @@ impl Machines {
             })
         });
         let image = building.await.map_err(|_| TemplateError::CutOff)??;
+        self.bakes.stored.changed();
         let built = summary(&image.manifest.recipe, Some(&image));
-        let template = self.prepared(image, &name, None, None, &*on_step).await?;
+        let hardware = self.hardware(image.manifest.recipe.vcpus, image.manifest.recipe.memory_mib);
+        let workspace = workspace_of(&name).to_owned();
+        let template = self.baked(&SizedImage::new(&name, image, hardware), &workspace, on_step.clone()).await?;
         on_step(Step { text: "caching a translated process".to_owned(), progress: None });
         self.factory.ensure_cached_process(&template).await;
         Ok(built)
+    }
+
+    /// The disk space of templates that a workspace built, and of sizes that it was the first to use.
+    pub fn stored_mib(&self, workspace: &str) -> u64 {
+        self.bakes.stored.mib(&self.images, workspace)
+    }
+
+    /// Removes bakes that count against this workspace, except those in use, by image and key. Returns whether there
+    /// were any.
+    pub(crate) async fn evict_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> bool {
+        let mut evicted = false;
+        for (shape, dir) in self.bakes.stored.of(&self.images, workspace) {
+            if in_use.contains(&(shape.image.to_string(), shape.key.clone())) {
+                continue;
+            }
+            let pool = self.pools().remove(&shape);
+            if let Some(pool) = pool {
+                pool.close().await;
+            }
+            evicted |= self.bakes.remove(&shape, &dir);
+        }
+        evicted
     }
 
     /// The templates of a workspace that are built.
@@ -150,6 +186,19 @@ impl Machines {
         Ok(self.images.load(&stored_name(workspace, name)?)?)
     }
 
+    /// The OCI image that a template is made of, if it is made of one and built.
+    pub fn oci_image(&self, workspace: &str, name: &str) -> Option<OciImage> {
+        if sandling_image::resolve(name).is_ok() {
+            return None;
+        }
+        self.images.inspect(&stored_name(workspace, name).ok()?).ok()?.manifest.recipe.oci
+    }
+
+    /// Whether the root disk of this recipe exists, perhaps for another template.
+    pub fn has_root(&self, recipe: &Recipe) -> Result<bool, BuildError> {
+        self.images.has_root(recipe)
+    }
+
     /// The image of a built template.
     pub(crate) fn image_of(&self, workspace: &str, name: &str) -> Result<ContentId, TemplateError> {
         Ok(self.images.inspect(&stored_name(workspace, name)?)?.id)
@@ -168,15 +217,18 @@ impl Machines {
         for (_, pool) in pools {
             pool.close().await;
         }
-        self.templates.lock().await.retain(|shape, _| shape.image != *image);
+        self.bakes.forget(image);
         let images = self.images.clone();
         let removing = tokio::task::spawn_blocking(move || images.remove(&name, in_use.as_ref(), &mut |_| {}));
-        Ok(removing.await.map_err(|_| TemplateError::CutOff)??)
+        let removed = removing.await.map_err(|_| TemplateError::CutOff);
+        self.bakes.stored.changed();
+        Ok(removed??)
     }
 
     /// Makes the standbys of a template now, and waits until they are ready.
     pub async fn warm_up(&self, template: &str) -> Result<(), TemplateError> {
-        let template = self.template(DEFAULT_WORKSPACE, template, None, None).await?;
+        let sized = self.sized(DEFAULT_WORKSPACE, template, None, None).await?;
+        let template = self.baked(&sized, DEFAULT_WORKSPACE, Arc::new(|_| {})).await?;
         if let Some(pool) = self.pool(&template) {
             pool.filled().await;
         }
@@ -198,6 +250,11 @@ impl Machines {
         let pools = self.pools();
         let (own, others): (Vec<_>, Vec<_>) = pools.iter().partition(|(of, _)| *of == shape);
         others.into_iter().chain(own).map(|(_, pool)| pool.clone()).collect()
+    }
+
+    /// How many standbys are ready, of all templates.
+    pub fn standby_count(&self) -> usize {
+        self.pools().values().map(|pool| pool.count()).sum()
     }
 
     /// How often machines were restored from device state instead of their cached process, by reason.

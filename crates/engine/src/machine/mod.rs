@@ -1,6 +1,7 @@
 //! Machines: templates and how they are baked, restoring machines from them and from snapshots, and standbys.
 
 mod bake;
+mod bakes;
 mod cache_template;
 mod error;
 mod exercise;
@@ -12,18 +13,19 @@ mod names;
 mod ready;
 mod source;
 mod standby;
+mod stored;
 mod template;
 mod ticks;
 
 pub use bake::{BakeError, Step};
-pub(crate) use bake::{Baked, can_restore};
+pub(crate) use bake::{Baked, can_restore, check_bake_manifest};
+pub(crate) use bakes::SizedImage;
 pub use error::MakeError;
 pub(crate) use factory::MachineFactory;
 pub use identify::IdentifyError;
 pub(crate) use identify::{Confirmed, identify};
 pub(crate) use jail::file_bytes;
 pub use machines::Machines;
-pub(crate) use machines::MachinesConfig;
 pub use names::{alias_note, stored_name};
 pub(crate) use ready::{ENGINE_FILE, Live, ReadyMachine, end_and_remove, remove_leftover};
 pub(crate) use source::{Source, root_layer};

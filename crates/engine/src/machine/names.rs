@@ -34,6 +34,13 @@ pub(super) fn shown_name(workspace: &str, stored: &str) -> Option<String> {
     }
 }
 
+/// The workspace that a stored template belongs to. Built-in templates belong to the default workspace.
+pub(super) fn workspace_of(stored: &str) -> &str {
+    // The name of a workspace has no dots.
+    let foreign = stored.strip_prefix(FOREIGN).and_then(|rest| rest.split_once('.'));
+    foreign.map_or(DEFAULT_WORKSPACE, |(workspace, _)| workspace)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +56,6 @@ mod tests {
         assert_eq!(stored_name("team", "ubuntu-24.04").unwrap().as_str(), "base");
         assert_eq!(shown_name("team", "w.team.mine").as_deref(), Some("mine"));
         assert_eq!(shown_name("other", "w.team.mine"), None);
+        assert_eq!((workspace_of("w.team.mine"), workspace_of("mine")), ("team", DEFAULT_WORKSPACE));
     }
 }

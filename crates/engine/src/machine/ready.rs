@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use sandling_vmm::machine::{Machine, MachineDir, kill_leftover};
 
 use super::error::MakeError;
+use crate::events::Events;
 use crate::link::Link;
 use crate::model::SandboxId;
+use crate::process_cache::Fallback;
 
 /// A machine's directory names its engine in this file.
 pub(crate) const ENGINE_FILE: &str = "engine";
@@ -23,6 +25,8 @@ pub(crate) struct ReadyMachine {
     pub(crate) id: SandboxId,
     pub(super) live: Option<Live>,
     pub(crate) dir: PathBuf,
+    /// Why it was restored from device state although it should have been resumed from a cached process.
+    pub(super) fallback: Option<Fallback>,
 }
 
 impl ReadyMachine {
@@ -36,6 +40,14 @@ impl ReadyMachine {
 
     pub(crate) fn link(&self) -> &Link {
         &self.live().link
+    }
+
+    /// Records the fallback as an event of the sandbox that gets the machine.
+    pub(crate) fn note_fallback(&self, events: &Events, workspace: &str) {
+        if let Some(reason) = self.fallback {
+            let detail = serde_json::json!({ "reason": reason.name() });
+            events.note(&self.id, workspace, "process_cache_fallback", detail);
+        }
     }
 
     pub(crate) fn is_alive(&self) -> bool {

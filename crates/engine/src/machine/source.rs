@@ -6,7 +6,7 @@ use sandling_image::Image;
 use sandling_vmm::machine::{Hardware, Layer, Plug};
 use sandling_vmm::memory::Memory;
 
-use crate::process_cache::Cached;
+use crate::process_cache::{Cached, Fallback};
 
 /// What a machine is restored from: a template's bake, or a snapshot.
 #[derive(Debug, Clone)]
@@ -26,11 +26,16 @@ pub(crate) struct Source {
     /// The name of its disk among its files.
     pub(crate) disk_name: String,
     /// A process that the same machine can be resumed from, which is faster. All other fields describe the restore from
-    /// device state, to which a failed resume falls back.
-    pub(crate) cached: Option<Cached>,
+    /// device state, to which a failed resume falls back. An error says why a cached process cannot even be tried.
+    pub(crate) cached: Result<Option<Cached>, Fallback>,
 }
 
 impl Source {
+    /// The cached process, if there is one that can be tried.
+    pub(super) fn cached(&self) -> Option<&Cached> {
+        self.cached.as_ref().ok()?.as_ref()
+    }
+
     /// The same machine, resumed from its cached process.
     pub(super) fn resumed(&self, cached: &Cached) -> Self {
         let Cached { memory, overlay, .. } = cached.clone();

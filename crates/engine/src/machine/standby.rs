@@ -70,17 +70,16 @@ impl StandbyPool {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many standbys are ready.
+    pub(super) fn count(&self) -> usize {
+        self.ready().len()
+    }
+
     /// Claims a standby that is alive, if there is one.
     pub(crate) fn take(&self) -> Option<ReadyMachine> {
         let taken = {
             let mut ready = self.ready();
-            loop {
-                match ready.pop_front() {
-                    Some(made) if made.is_alive() => break Some(made),
-                    Some(_) => {}
-                    None => break None,
-                }
-            }
+            std::iter::from_fn(|| ready.pop_front()).find(ReadyMachine::is_alive)
         };
         if taken.is_some() {
             *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -175,7 +174,7 @@ async fn make_standby(factory: &MachineFactory, template: &Template) -> Result<R
     let made = factory.restore(&source).await?;
     let mut languages = template.warm_languages();
     let mut rounds = EXERCISES;
-    if source.cached.is_some() {
+    if source.cached().is_some() && made.fallback.is_none() {
         // Its code is translated; it only has to touch its memory. Node would take seconds for a new spare interpreter.
         languages.retain(|language| *language == Language::Python);
         rounds = 1;

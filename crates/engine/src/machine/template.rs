@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use sandling_image::{BuildError, ContentId, Image, LoadError, Recipe, RecipeError};
+use sandling_image::{BuildError, ContentId, Image, LoadError, OciImage, Recipe, RecipeError};
 use sandling_protocol::Language;
 use sandling_vmm::machine::{Hardware, Layer};
 use sandling_vmm::memory::Memory;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::bake::{BakeError, Baked};
 use super::source::{Source, root_layer};
 use crate::model::DISK;
-use crate::process_cache::StoredProcess;
+use crate::process_cache::{Fallback, StoredProcess};
 use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum TemplateError {
     #[error(transparent)]
     Build(#[from] BuildError),
     #[error("template `{name}` could not be baked")]
-    Bake { name: String, source: BakeError },
+    Bake { name: String, source: Arc<BakeError> },
     #[error("template `{0}` is in use by a sandbox; end it first")]
     InUse(String),
     #[error("there is a template `{0}` already; choose another name or remove it first")]
@@ -59,7 +59,7 @@ pub(crate) struct Template {
 }
 
 /// A template for a list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct TemplateSummary {
     pub name: String,
     pub description: String,
@@ -75,6 +75,12 @@ pub struct TemplateSummary {
     pub damage: Option<String>,
     /// It comes with Sandling and belongs to no workspace.
     pub built_in: bool,
+    /// The OCI image that it was made of.
+    pub oci: Option<OciImage>,
+    /// What its Dockerfile says about the image (see `SandboxSettings`).
+    pub image_config: Option<serde_json::Value>,
+    /// The digest of the snapshot that it stands for.
+    pub digest: Option<String>,
 }
 
 impl Template {
@@ -87,14 +93,19 @@ impl Template {
     }
 
     pub(crate) fn warm_languages(&self) -> Vec<Language> {
-        self.image.manifest.recipe.warm.iter().map(|warm| warm.language).collect()
+        let of_recipe = || self.image.manifest.recipe.warm.iter().map(|warm| warm.language).collect();
+        self.baked.warm_languages().map_or_else(of_recipe, <[_]>::to_vec)
     }
 
     /// What a machine that is restored from it needs.
     pub(crate) fn source(&self, library: &Path) -> Source {
         let cold = self.cold_source(library);
-        let cached = self.cached.get().filter(|process| process.is_whole());
-        Source { cached: cached.map(|process| process.clone().of_template(cold.memory.clone())), ..cold }
+        let cached = match self.cached.get() {
+            Some(process) if process.is_whole() => Ok(Some(process.clone().of_template(cold.memory.clone()))),
+            Some(_) => Err(Fallback::Damaged),
+            None => Ok(None),
+        };
+        Source { cached, ..cold }
     }
 
     pub(super) fn cold_source(&self, library: &Path) -> Source {
@@ -108,7 +119,7 @@ impl Template {
             plugs: Vec::new(),
             volume_mib: 0,
             disk_name: DISK.to_owned(),
-            cached: None,
+            cached: Ok(None),
         }
     }
 }
@@ -126,27 +137,18 @@ pub(crate) fn summary(recipe: &Recipe, image: Option<&Image>) -> TemplateSummary
         size_bytes: image.map_or(0, on_disk),
         damage: None,
         built_in: sandling_image::resolve(recipe.name.as_str()).is_ok(),
+        oci: recipe.oci.clone(),
+        image_config: None,
+        digest: None,
     }
 }
 
 /// What its files really take; the root disk is mostly holes.
-fn on_disk(image: &Image) -> u64 {
+pub(super) fn on_disk(image: &Image) -> u64 {
     let blocks = |path: PathBuf| std::fs::metadata(path).map_or(0, |file| file.blocks() * 512);
     blocks(image.root_img()) + blocks(image.kernel()) + blocks(image.initrd())
 }
 
 pub(super) fn damaged(error: &LoadError) -> TemplateSummary {
-    TemplateSummary {
-        name: String::new(),
-        description: String::new(),
-        packages: BTreeSet::new(),
-        vcpus: 0,
-        memory_mib: 0,
-        disk_mib: 0,
-        image: None,
-        created_at: None,
-        size_bytes: 0,
-        damage: Some(error.to_string()),
-        built_in: false,
-    }
+    TemplateSummary { damage: Some(error.to_string()), ..TemplateSummary::default() }
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 /// Part of everything that is stored as JSON: its version, of which this program knows `KNOWN` and all before it, and the
-/// fields that a newer program added, which are kept when it is written again.
+/// fields that a newer program added, which are kept when it is written again. [`rewrite`](super::rewrite::rewrite) keeps
+/// those of nested objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Format<const KNOWN: u32> {
     #[serde(default)]

@@ -3,6 +3,7 @@
 
 use sandling_network::policy::{Learned, Policy, TlsMode};
 use sandling_network::{LimitRequest, Limits, Pin};
+use sandling_wire::{CountsView, PolicyFrom};
 use serde::{Deserialize, Serialize};
 
 use super::format::Format;
@@ -97,26 +98,11 @@ pub struct NetworkDefault {
     pub format: Format<1>,
 }
 
-/// Who said what a sandbox may reach.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicySource {
-    /// Its own settings.
-    Sandbox,
-    /// Its template's default.
-    Template,
-    /// Its workspace's default.
-    Workspace,
-    /// There is no policy, so it may reach nothing.
-    #[default]
-    Nothing,
-}
-
 /// What holds for a sandbox. Until it is known that is nothing at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EffectivePolicy {
     pub policy: Policy,
-    pub from: PolicySource,
+    pub from: PolicyFrom,
     /// The workspace's policy, if it binds: nothing beyond it is reached, whatever the other says.
     pub bound: Option<Policy>,
     pub limits: Limits,
@@ -136,31 +122,12 @@ impl EffectivePolicy {
     }
 }
 
-/// What went through a sandbox's gateways.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NetworkCounts {
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
-    /// Those end with their gateway.
-    #[serde(skip)]
-    pub connections_open: u64,
-    pub connections_allowed: u64,
-    pub connections_refused: u64,
-    pub dns_queries: u64,
-    pub dns_refused: u64,
-    pub requests_refused: u64,
-    pub packets_refused: u64,
-    /// Decisions that were dropped because there were too many.
-    pub events_lost: u64,
-}
-
 /// What a sandbox's gateways leave to the next one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedState {
     pub(crate) pins: Vec<Pin>,
-    pub(crate) counts: NetworkCounts,
+    pub(crate) counts: CountsView,
     pub(crate) learned: Learned,
 }
 

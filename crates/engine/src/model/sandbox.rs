@@ -27,10 +27,21 @@ pub enum BootMode {
     Restore,
 }
 
+/// The place of a child among the children of one fork.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkPlace {
+    /// The fork. All of its children have the same id here.
+    pub tree: String,
+    pub index: usize,
+}
+
 /// What can be told about a sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxInfo {
     pub id: SandboxId,
+    /// Unique among the living sandboxes of its workspace. Copies do not inherit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub template: String,
     /// The image it stands on, which outlives its template's name.
     pub image: String,
@@ -62,6 +73,9 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
+    /// Its place in that fork. The row always has this field: its absence marks a row of an older version.
+    #[serde(default)]
+    pub fork: Option<ForkPlace>,
     /// The snapshot that it was made from, if it was no fork.
     #[serde(default)]
     pub from_snapshot: Option<SnapshotId>,
@@ -78,4 +92,11 @@ pub struct SandboxInfo {
     pub volumes: Vec<Attachment>,
     #[serde(flatten)]
     pub format: Format<1>,
+}
+
+impl SandboxInfo {
+    /// The snapshots that it needs: those that its machine stands on, and its checkpoints.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &SnapshotId> {
+        self.standing.needs().chain(self.timeline.snapshots())
+    }
 }

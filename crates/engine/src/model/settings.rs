@@ -1,9 +1,9 @@
 //! Settings that the crates above the engine store with a sandbox and its snapshots. The engine does not interpret them.
 //!
-//! Labels belong to users and mean nothing to Sandling. Rows that were written before these fields existed have them as
-//! labels; [`read_row`] converts those.
+//! Labels and metadata belong to users and mean nothing to Sandling. Rows that were written before these fields existed
+//! have them as labels and metadata; [`read_row`] converts those.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,15 @@ pub struct SandboxSettings {
     /// The volume whose files the sandbox serves, if it was created only for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_volume: Option<String>,
+    /// The build that runs in the sandbox, if it was created only for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_build: Option<String>,
+    /// What the template's Dockerfile says about the image: its command, ports, labels and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_config: Option<Value>,
+    /// The Debian packages of a template that was built from packages.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub packages: BTreeSet<String>,
 }
 
 /// The environment, user and directory that a template sets for every process in its sandboxes.
@@ -44,14 +53,23 @@ pub struct ProcessDefaults {
 /// Reads the row of a sandbox or of a snapshot.
 pub(crate) fn read_row<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     let mut row = serde_json::from_str(text)?;
-    upgrade_labels(&mut row);
+    upgrade_row(&mut row);
     serde_json::from_value(row)
 }
 
-/// Turns the labels by which older versions stored settings into settings. A row that has settings is left as it is, so
-/// that a user's label of the same name stays a label.
-pub(crate) fn upgrade_labels(row: &mut Value) {
-    let Some(row) = row.as_object_mut().filter(|row| !row.contains_key("settings")) else { return };
+/// Turns the labels and metadata by which older versions stored settings into fields. A row that has a field is left as it
+/// is, so that a user's label of the same name stays a label.
+pub(crate) fn upgrade_row(row: &mut Value) {
+    let Some(row) = row.as_object_mut() else { return };
+    if !row.contains_key("settings") {
+        upgrade_labels(row);
+    }
+    if !row.contains_key("fork") {
+        upgrade_metadata(row);
+    }
+}
+
+fn upgrade_labels(row: &mut Map<String, Value>) {
     let Some(labels) = row.get_mut("labels").and_then(Value::as_object_mut) else { return };
     let mut text = |name: &str| labels.remove(name).and_then(|label| label.as_str().map(str::to_owned));
     let mut process = Map::new();
@@ -69,14 +87,38 @@ pub(crate) fn upgrade_labels(row: &mut Value) {
     row.insert("settings".to_owned(), settings.into());
 }
 
+/// Only the engine wrote these names into the metadata of a sandbox with a parent. The id of a build stays in the metadata,
+/// because a user may have written the same name there.
+fn upgrade_metadata(row: &mut Map<String, Value>) {
+    let is_child = row.get("parent").is_some_and(Value::is_string);
+    let Some(metadata) = row.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let build =
+        metadata.get("build").filter(|id| id.as_str().is_some_and(|id| uuid::Uuid::parse_str(id).is_ok())).cloned();
+    let mut fork = Value::Null;
+    if is_child {
+        let [tree, index, _] = ["fork_tree_id", "fork_index", "fork_parent_id"].map(|name| metadata.remove(name));
+        let index = index.as_ref().and_then(Value::as_str).and_then(|index| index.parse::<usize>().ok());
+        fork = tree.map_or(Value::Null, |tree| json!({ "tree": tree, "index": index.unwrap_or_default() }));
+    }
+    row.insert("fork".to_owned(), fork);
+    if let (Some(build), Some(settings)) = (build, row.get_mut("settings").and_then(Value::as_object_mut)) {
+        settings.entry("for_build").or_insert(build);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::sandbox::ForkPlace;
     use super::*;
 
     #[derive(Debug, PartialEq, Deserialize)]
     struct Row {
         #[serde(default)]
         labels: BTreeMap<String, String>,
+        #[serde(default)]
+        metadata: BTreeMap<String, String>,
+        #[serde(default)]
+        fork: Option<ForkPlace>,
         #[serde(default)]
         settings: SandboxSettings,
     }
@@ -105,8 +147,32 @@ mod tests {
             public_ports: true,
             internet: Some(true),
             for_volume: Some("data".to_owned()),
+            for_build: None,
+            image_config: None,
+            packages: BTreeSet::new(),
         };
         assert_eq!(row.settings, settings);
+    }
+
+    #[test]
+    fn metadata_of_older_versions_become_fields() {
+        let ours = json!({"fork_tree_id": "t", "fork_parent_id": "p", "fork_index": "3", "role": "heir"});
+        let child = read(json!({"labels": {}, "metadata": ours, "parent": "p"}));
+        assert_eq!(child.fork, Some(ForkPlace { tree: "t".to_owned(), index: 3 }));
+        assert_eq!(child.metadata, BTreeMap::from([("role".to_owned(), "heir".to_owned())]));
+        let id = "41cce1b9-b5e9-4a71-8807-929161b20143";
+        let build = read(json!({"labels": {}, "metadata": {"build": id}, "parent": null}));
+        assert_eq!((build.settings.for_build.as_deref(), build.fork), (Some(id), None));
+    }
+
+    #[test]
+    fn metadata_of_users_stays_metadata() {
+        let forged = json!({"fork_tree_id": "t", "fork_parent_id": "p", "fork_index": "0", "build": "mine"});
+        let older = read(json!({"labels": {}, "metadata": forged, "parent": null}));
+        let newer = read(json!({"metadata": forged, "parent": "p", "fork": null, "settings": {}}));
+        for row in [older, newer] {
+            assert_eq!((row.metadata.len(), row.fork, row.settings.for_build), (4, None, None));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::Format;
 use super::ids::SnapshotId;
+use super::snapshot::Standing;
 
 /// How many checkpoints without a name are kept by default.
 pub const USUAL_CHECKPOINTS: u32 = 20;
@@ -69,6 +70,13 @@ pub struct Timeline {
     format: Format<1>,
 }
 
+/// What a sandbox's row says about where it is, at a moment that it goes back to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    pub standing: Standing,
+    pub timeline: Timeline,
+}
+
 /// What a new checkpoint is, before its snapshot is written.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
@@ -81,6 +89,8 @@ pub(crate) struct Mark {
 pub enum TimelineError {
     #[error("the sandbox has no such checkpoint; {0}")]
     Unknown(String),
+    #[error("checkpoint {number} is no longer kept; {told}; only a checkpoint with a name is never removed")]
+    Pruned { number: u64, told: String },
     #[error("another checkpoint has this name; take it away first")]
     NameTaken,
     #[error("a name has 1 to 100 letters, digits, `.`, `_` and `-`, does not begin with a digit, and is not `now`")]
@@ -119,7 +129,15 @@ impl Timeline {
             Some(number) => checkpoint.number == number,
             None => checkpoint.name.as_deref() == Some(which),
         });
-        found.ok_or_else(|| TimelineError::Unknown(self.told()))
+        found.ok_or_else(|| match number {
+            Some(number) if (1..=self.last).contains(&number) => self.pruned(number),
+            _ => TimelineError::Unknown(self.told()),
+        })
+    }
+
+    /// The error for a checkpoint that the timeline had.
+    pub(crate) fn pruned(&self, number: u64) -> TimelineError {
+        TimelineError::Pruned { number, told: self.told() }
     }
 
     /// The checkpoints that exist, for an error.
@@ -229,6 +247,11 @@ mod tests {
             take(&mut timeline, Cause::Exec, None);
         }
         assert_eq!(numbers(&timeline), [1, 4, 5]);
+        assert_eq!(
+            timeline.find("2").unwrap_err().to_string(),
+            "checkpoint 2 is no longer kept; it has 1 (start), 4, 5; only a checkpoint with a name is never removed"
+        );
+        assert!(matches!(timeline.find("6"), Err(TimelineError::Unknown(_))), "never made");
         timeline.rename("start", None).unwrap();
         take(&mut timeline, Cause::Exec, None);
         assert_eq!(numbers(&timeline), [5, 6]);

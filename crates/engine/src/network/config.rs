@@ -33,7 +33,7 @@ impl Default for NetworkConfig {
 }
 
 /// What all gateways of an engine share.
-pub(crate) struct Outside {
+pub(crate) struct GatewayDefaults {
     pub(crate) opened: Vec<Ipv4Net>,
     pub(crate) limits: Limits,
     pub(crate) resolver: Arc<dyn Resolver>,
@@ -41,7 +41,7 @@ pub(crate) struct Outside {
     roots: OnceLock<TrustRoots>,
 }
 
-impl Outside {
+impl GatewayDefaults {
     pub(crate) fn new(config: &NetworkConfig) -> Self {
         let resolver = match config.name_servers.as_slice() {
             [] => SystemResolver::of_the_host(),
@@ -51,7 +51,7 @@ impl Outside {
             Ok(resolver) => Arc::new(resolver),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no name can be resolved for sandboxes");
-                Arc::new(Nobody)
+                Arc::new(NoNameServers)
             }
         };
         let (opened, limits) = (config.opened.clone(), config.limits);
@@ -70,9 +70,9 @@ impl Outside {
 }
 
 /// A host without name servers.
-struct Nobody;
+struct NoNameServers;
 
-impl Resolver for Nobody {
+impl Resolver for NoNameServers {
     fn resolve<'a>(&'a self, _: &'a HostName) -> Resolving<'a> {
         Box::pin(async { Err(ResolveError::Failed("the host has no name servers".into())) })
     }

@@ -89,8 +89,8 @@ mod tests {
     use super::super::effective::WHOLE_WORKSPACE;
     use super::*;
     use crate::events::Events;
-    use crate::model::{DEFAULT_WORKSPACE, PolicySource};
-    use crate::network::{NetworkConfig, NetworkSpec};
+    use crate::model::DEFAULT_WORKSPACE;
+    use crate::network::{NetworkConfig, NetworkSpec, PolicyFrom};
     use crate::store::Store;
     use sandling_wire::Home;
 
@@ -147,14 +147,14 @@ mod tests {
         };
         set(None, Mode::Open);
         set(Some("base"), Mode::Learn);
-        assert_eq!(usual(), (Mode::Learn, PolicySource::Template, false));
+        assert_eq!(usual(), (Mode::Learn, PolicyFrom::Template, false));
         networks.remove_default(DEFAULT_WORKSPACE, Some("base")).unwrap();
-        assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, false));
+        assert_eq!(usual(), (Mode::Open, PolicyFrom::Workspace, false));
         let binds = |binding| NetworkDefaultChange { binding: Some(binding), ..NetworkDefaultChange::default() };
         networks.change_default(DEFAULT_WORKSPACE, None, binds(true)).unwrap();
-        assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, true));
+        assert_eq!(usual(), (Mode::Open, PolicyFrom::Workspace, true));
         networks.remove_default(DEFAULT_WORKSPACE, None).unwrap();
-        assert_eq!(usual(), (Mode::Deny, PolicySource::Nothing, false));
+        assert_eq!(usual(), (Mode::Deny, PolicyFrom::Nothing, false));
 
         let refused = |template, binding| networks.change_default(DEFAULT_WORKSPACE, template, binds(binding));
         assert!(matches!(refused(None, true), Err(NetworkError::NothingBinds)));

@@ -1,9 +1,10 @@
 //! What holds for a sandbox at one moment: what it says itself, what it follows where it says nothing, what binds it.
 
 use sandling_network::Limits;
+use sandling_wire::PolicyFrom;
 
 use super::shared::Shared;
-use crate::model::{EffectivePolicy, NetworkDefault, NetworkSettings, PolicySource};
+use crate::model::{EffectivePolicy, NetworkDefault, NetworkSettings};
 use crate::store::StoreError;
 
 impl EffectivePolicy {
@@ -15,9 +16,9 @@ impl EffectivePolicy {
         let bound = binds.then(|| workspace.policy.clone().unwrap_or_default());
         let limits = own.limits.or(template.limits).or(workspace.limits).within(&most);
         let said = [
-            (own.policy.clone(), PolicySource::Sandbox),
-            (template.policy, PolicySource::Template),
-            (workspace.policy, PolicySource::Workspace),
+            (own.policy.clone(), PolicyFrom::Sandbox),
+            (template.policy, PolicyFrom::Template),
+            (workspace.policy, PolicyFrom::Workspace),
         ];
         let said = said.into_iter().find_map(|(policy, from)| Some((policy?, from)));
         let (policy, from) = said.unwrap_or_default();
@@ -44,7 +45,7 @@ impl Shared {
     ) -> Result<EffectivePolicy, StoreError> {
         let default =
             |template| self.store.network_default(workspace, &default_key(template)).map(Option::unwrap_or_default);
-        let said = EffectivePolicy::of(own, default(Some(template))?, default(None)?, &self.outside.limits);
+        let said = EffectivePolicy::of(own, default(Some(template))?, default(None)?, &self.gateways.limits);
         Ok(EffectivePolicy { revoked: self.revoked(workspace, &own.secrets)?, ..said })
     }
 }
@@ -77,20 +78,20 @@ mod tests {
             let effective = effective(&silent, template, workspace);
             (effective.policy.mode, effective.from, effective.limits.connections)
         };
-        assert_eq!(said(none(), none()), (Mode::Deny, PolicySource::Nothing, Limits::default().connections));
+        assert_eq!(said(none(), none()), (Mode::Deny, PolicyFrom::Nothing, Limits::default().connections));
         let open = || default(Some(Mode::Open), Some(9));
-        assert_eq!(said(none(), open()), (Mode::Open, PolicySource::Workspace, 9));
-        assert_eq!(said(default(Some(Mode::Deny), None), open()), (Mode::Deny, PolicySource::Template, 9));
-        assert_eq!(said(default(None, Some(5)), open()), (Mode::Open, PolicySource::Workspace, 5));
+        assert_eq!(said(none(), open()), (Mode::Open, PolicyFrom::Workspace, 9));
+        assert_eq!(said(default(Some(Mode::Deny), None), open()), (Mode::Deny, PolicyFrom::Template, 9));
+        assert_eq!(said(default(None, Some(5)), open()), (Mode::Open, PolicyFrom::Workspace, 5));
     }
 
     #[test]
     fn who_says_something_follows_in_the_rest() {
         let open = own(Some(Policy::of(Mode::Open)), None);
         let said = effective(&open, default(Some(Mode::Deny), Some(5)), default(Some(Mode::Deny), Some(9)));
-        assert_eq!((said.policy.mode, said.from, said.limits.connections), (Mode::Open, PolicySource::Sandbox, 5));
+        assert_eq!((said.policy.mode, said.from, said.limits.connections), (Mode::Open, PolicyFrom::Sandbox, 5));
         let limited = effective(&own(None, Some(3)), default(Some(Mode::Learn), Some(5)), NetworkDefault::default());
-        assert_eq!((limited.policy.mode, limited.from), (Mode::Learn, PolicySource::Template));
+        assert_eq!((limited.policy.mode, limited.from), (Mode::Learn, PolicyFrom::Template));
         assert_eq!(limited.limits.connections, 3);
     }
 

@@ -26,6 +26,8 @@ pub enum NetworkError {
     SecretLength { most: usize },
     #[error("a variable that programs find certificates or each other by cannot be a secret's name")]
     ReservedName,
+    #[error("only secrets that an older version stored have the placement `any header`; name each header instead")]
+    AnyHeader,
     #[error("a group and a name in it have up to 40 lower-case letters, digits and dashes, and a name is no id")]
     GroupWords,
     #[error("a group has at most {most} sandboxes")]

@@ -1,7 +1,7 @@
-//! What a sandbox's gateways decided: the newest of it, and whatever comes.
+//! The decisions of a sandbox's gateways: the newest ones, and new ones as they come.
 //!
-//! SavedState in memory only. A guest can cause hundreds of decisions a second for as long as it likes, so they do not go to
-//! the store, where they would push out what happened to others; a few of them do, for readers of events.
+//! They are kept in memory. A guest can cause hundreds of decisions a second, so the store gets only a few of them:
+//! otherwise they would push out the events of other sandboxes.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

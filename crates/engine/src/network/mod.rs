@@ -11,7 +11,6 @@
 mod authority;
 mod change;
 mod config;
-mod counts;
 mod defaults;
 mod effective;
 mod error;
@@ -28,10 +27,9 @@ mod shared;
 mod vault;
 
 pub use sandling_network::{BadLimit, LimitRequest};
+pub use sandling_wire::{CountsView, PolicyFrom};
 
-pub use crate::model::{
-    AttachedSecret, EffectivePolicy, Membership, NetworkCounts, NetworkDefault, NetworkSettings, PolicySource, SecretId,
-};
+pub use crate::model::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretId};
 pub use change::{Before, GroupChange, GuestNotTold, NetworkChange, NetworkChangeError};
 pub use config::NetworkConfig;
 pub use defaults::NetworkDefaultChange;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sandling_network::{Limits, Totals};
 
-use super::config::{NetworkConfig, Outside};
+use super::config::{GatewayDefaults, NetworkConfig};
 use super::groups::Groups;
 use super::sandbox_network::SandboxNetwork;
 use super::shared::Shared;
@@ -22,8 +22,8 @@ pub struct Networks {
 
 impl Networks {
     pub(crate) fn new(store: Arc<Store>, events: Arc<Events>, home: &Home, config: &NetworkConfig) -> Self {
-        let (vault, outside) = (Vault::of(home), Outside::new(config));
-        let shared = Shared { store, events, vault, outside, groups: Groups::default() };
+        let (vault, gateways) = (Vault::of(home), GatewayDefaults::new(config));
+        let shared = Shared { store, events, vault, gateways, groups: Groups::default() };
         Self { shared: Arc::new(shared), sandboxes: Mutex::default() }
     }
 
@@ -62,12 +62,12 @@ impl Networks {
 
     /// The operator's limits, which bind every sandbox.
     pub(crate) fn limits(&self) -> &Limits {
-        &self.shared.outside.limits
+        &self.shared.gateways.limits
     }
 
     /// What all gateways decided and carried, including those of sandboxes that have ended.
     pub fn totals(&self) -> &Totals {
-        &self.shared.outside.totals
+        &self.shared.gateways.totals
     }
 
     /// The number of connections that are open at the moment.

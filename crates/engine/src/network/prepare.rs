@@ -128,7 +128,7 @@ impl Granted {
 }
 
 fn generate() -> Result<Arc<Authority>, NetworkError> {
-    Ok(Arc::new(Authority::generate("of one sandbox")?))
+    Ok(Arc::new(Authority::generate()?))
 }
 
 /// Variables for everything that runs in the guest: placeholders, and where authorities are.

@@ -8,14 +8,16 @@ use sandling_network::{
     Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, StartError, Verdict,
 };
 use sandling_vmm::machine::Machine;
+use sandling_wire::CountsView;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::error::NetworkError;
 use super::feed::Feed;
 use super::groups::Place;
+use super::saved_state::add;
 use super::shared::Shared;
-use crate::model::{EffectivePolicy, NetworkCounts, NetworkSettings, SandboxId, SandboxInfo, SavedState};
+use crate::model::{EffectivePolicy, NetworkSettings, SandboxId, SandboxInfo, SavedState};
 
 /// A gateway's decisions that may wait to be recorded.
 const WAITING: usize = 1024;
@@ -108,13 +110,13 @@ impl SandboxNetwork {
     pub(crate) async fn attach(self: &Arc<Self>, machine: &Machine, cut: Vec<Flow>) -> Result<(), NetworkError> {
         let cable = Cable::Pair(machine.connect_cable().await?);
         let settings = self.settings();
-        let outside = &self.shared.outside;
-        let mut config = GatewayConfig::new(cable, outside.resolver.clone());
-        config.opened = outside.opened.clone();
-        config.totals = outside.totals.clone();
+        let gateways = &self.shared.gateways;
+        let mut config = GatewayConfig::new(cable, gateways.resolver.clone());
+        config.opened = gateways.opened.clone();
+        config.totals = gateways.totals.clone();
         if settings.has_authority {
             let authority = self.shared.authority_of(&self.id)?;
-            config.interception = authority.map(|authority| outside.interception(authority));
+            config.interception = authority.map(|authority| gateways.interception(authority));
         }
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
@@ -166,7 +168,7 @@ impl SandboxNetwork {
         };
         let Some(saved) = saved else { return 0 };
         if saved != SavedState::default()
-            && let Err(error) = self.shared.store.put_kept(self.id.as_str(), &saved)
+            && let Err(error) = self.shared.store.save_gateway_state(self.id.as_str(), &saved)
         {
             tracing::debug!(sandbox = %self.id, error = &error as &dyn std::error::Error, "could not save a gateway's state");
         }
@@ -197,7 +199,7 @@ impl SandboxNetwork {
                 gateway.set_peers(place.as_ref().and_then(Place::member));
             }
             if let Some(authority) = authority {
-                opened = gateway.set_interception(&self.shared.outside.interception(authority));
+                opened = gateway.set_interception(&self.shared.gateways.interception(authority));
             }
             gateway.set_secrets(self.shared.secret_set(&self.workspace, &settings.secrets));
         }
@@ -242,10 +244,10 @@ impl SandboxNetwork {
         true
     }
 
-    pub(crate) fn counts(&self) -> NetworkCounts {
+    pub(crate) fn counts(&self) -> CountsView {
         let state = self.state();
         let past = state.saved.counts;
-        state.gateway.as_ref().map_or(past, |gateway| past.and(&gateway.stats()))
+        state.gateway.as_ref().map_or(past, |gateway| add(past, &gateway.stats()))
     }
 
     /// The policy that would have allowed what the sandbox used while it learned.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sandling_network::policy::Entry;
-use sandling_network::{Secret, SecretSet};
+use sandling_network::{Placement, Secret, SecretSet};
 use zeroize::Zeroizing;
 
 use super::error::NetworkError;
@@ -24,6 +24,7 @@ const SOME_PLACEHOLDER: &str = "sandling_secret_0000000000000000";
 pub struct SecretInfo {
     pub name: String,
     pub hosts: Vec<Entry>,
+    pub placements: Vec<Placement>,
     pub created_at: Timestamp,
 }
 
@@ -39,19 +40,23 @@ impl Networks {
         name: &str,
         value: Zeroizing<String>,
         hosts: Vec<Entry>,
+        placements: Vec<Placement>,
     ) -> Result<SecretInfo, NetworkError> {
         check_name(name)?;
         if value.len() > LONGEST_VALUE {
             return Err(NetworkError::SecretLength { most: LONGEST_VALUE });
         }
-        Secret::new(name, SOME_PLACEHOLDER, value.as_str().to_owned(), hosts.clone())?;
+        if placements.contains(&Placement::AnyHeader) {
+            return Err(NetworkError::AnyHeader);
+        }
+        Secret::new(name, SOME_PLACEHOLDER, value.as_str().to_owned(), hosts.clone(), placements.clone())?;
         let known = self.shared.store.secrets(workspace)?;
         if known.len() >= MOST_SECRETS && !known.iter().any(|row| row.name == name) {
             return Err(NetworkError::Full { most: MOST_SECRETS });
         }
         let sealed = self.shared.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
         let (id, name) = (SecretId::fresh(), name.to_owned());
-        let row = SecretRow { id, name, hosts, created_at: Timestamp::now(), sealed };
+        let row = SecretRow { id, name, hosts, placements, created_at: Timestamp::now(), sealed };
         self.shared.store.put_secret(workspace, &row)?;
         self.secrets_changed(workspace);
         Ok(row.into())
@@ -68,6 +73,16 @@ impl Networks {
         let removed = self.shared.store.remove_secret(workspace, name)?;
         self.secrets_changed(workspace);
         Ok(removed)
+    }
+
+    /// Encrypts a text for the store, to be opened for the same purpose only.
+    pub fn seal(&self, purpose: &str, text: &[u8]) -> std::io::Result<Vec<u8>> {
+        self.shared.vault.seal(purpose, text)
+    }
+
+    /// Decrypts what [`Self::seal`] made.
+    pub fn unseal(&self, purpose: &str, sealed: &[u8]) -> std::io::Result<Zeroizing<Vec<u8>>> {
+        self.shared.vault.open(purpose, sealed)
     }
 
     fn secrets_changed(&self, workspace: &str) {
@@ -114,7 +129,7 @@ impl Shared {
     fn open_secret(&self, workspace: &str, row: &SecretRow, placeholder: &str) -> Result<Secret, NetworkError> {
         let value = self.vault.open(&purpose(workspace, &row.name), &row.sealed).map_err(NetworkError::Key)?;
         let value = String::from_utf8_lossy(&value).into_owned();
-        Ok(Secret::new(&row.name, placeholder, value, row.hosts.clone())?)
+        Ok(Secret::new(&row.name, placeholder, value, row.hosts.clone(), row.placements.clone())?)
     }
 }
 
@@ -132,7 +147,7 @@ fn check_name(name: &str) -> Result<(), NetworkError> {
 
 impl From<SecretRow> for SecretInfo {
     fn from(row: SecretRow) -> Self {
-        Self { name: row.name, hosts: row.hosts, created_at: row.created_at }
+        Self { name: row.name, hosts: row.hosts, placements: row.placements, created_at: row.created_at }
     }
 }
 
@@ -155,7 +170,9 @@ mod tests {
         let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
         let set = |value: &str| {
             let hosts = vec!["api.example.com".parse().unwrap()];
-            networks.set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts).unwrap();
+            networks
+                .set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts, vec![Placement::default()])
+                .unwrap();
         };
         let grant = |had: &NetworkSettings| {
             let wanted = Some(vec!["KEY".to_owned()]);

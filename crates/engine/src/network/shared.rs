@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::config::Outside;
+use super::config::GatewayDefaults;
 use super::groups::Groups;
 use super::vault::Vault;
 use crate::events::Events;
@@ -12,6 +12,6 @@ pub(crate) struct Shared {
     pub(super) store: Arc<Store>,
     pub(super) events: Arc<Events>,
     pub(super) vault: Vault,
-    pub(super) outside: Outside,
+    pub(super) gateways: GatewayDefaults,
     pub(super) groups: Groups,
 }

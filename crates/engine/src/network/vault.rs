@@ -122,6 +122,7 @@ mod tests {
         fs::write(dir.path().join(FILE), key.stdout).unwrap();
         let secret = Store::open(&home.store()).unwrap().secrets("default").unwrap().remove(0);
         assert_eq!((secret.name.as_str(), secret.hosts.len()), ("API_KEY", 2));
+        assert_eq!(secret.placements, [sandling_network::Placement::AnyHeader]);
         let value = Vault::of(&home).open("secret default/API_KEY", &secret.sealed).unwrap();
         assert_eq!(value.as_slice(), b"value-of-the-secret");
     }

@@ -11,7 +11,7 @@ use sandling_vmm::memory::{Frozen, MemoryMap};
 use sandling_vmm::process_cache::{CachedProcess, ProcessCache as HostCache};
 
 use super::fallback::{Fallback, FallbackCounters};
-use super::stored::{self, CapturedPages, StoredProcess, Unusable};
+use super::stored::{self, CapturedPages, StoredProcess};
 
 /// A process that was silent this often, without an answer in between, is not resumed any more.
 const MOST_STRIKES: u32 = 3;
@@ -38,20 +38,9 @@ impl ProcessCache {
         self.host.is_some()
     }
 
-    /// The process in this directory, if it can be used.
-    pub(crate) fn load(&self, dir: &Path) -> Option<StoredProcess> {
-        match StoredProcess::load(dir, self.host.as_ref()?) {
-            Ok(process) => process,
-            Err(unusable) => {
-                let reason = match unusable {
-                    Unusable::Outdated => Fallback::Outdated,
-                    Unusable::Damaged => Fallback::Damaged,
-                };
-                self.fallbacks.add(reason);
-                tracing::info!(dir = %dir.display(), reason = reason.name(), "a cached process is not used");
-                None
-            }
-        }
+    /// The process in this directory, or `None` if there is none.
+    pub(crate) fn load(&self, dir: &Path) -> Result<Option<StoredProcess>, Fallback> {
+        self.host.as_ref().map_or(Ok(None), |host| StoredProcess::load(dir, host))
     }
 
     /// A usable process beside a bake, for machines of its template.
@@ -153,7 +142,7 @@ mod tests {
     fn a_process_is_distrusted_when_it_fails_once_or_is_silent_three_times_in_a_row() {
         let (dir, host) = stored::tests::example();
         let cache = ProcessCache { host: Some(host), ..ProcessCache::default() };
-        let process = cache.load(dir.path()).unwrap();
+        let process = cache.load(dir.path()).unwrap().unwrap();
         cache.blame(&process, Fallback::Silent);
         cache.blame(&process, Fallback::Silent);
         cache.answered(&process);
@@ -161,23 +150,21 @@ mod tests {
         cache.blame(&process, Fallback::Silent);
         assert!(process.is_whole());
         cache.blame(&process, Fallback::Silent);
-        assert!(!process.is_whole() && cache.load(dir.path()).is_none());
+        assert!(!process.is_whole() && cache.load(dir.path()).unwrap().is_none());
 
         let (dir, host) = stored::tests::example();
         let cache = ProcessCache { host: Some(host), ..ProcessCache::default() };
-        let process = cache.load(dir.path()).unwrap();
+        let process = cache.load(dir.path()).unwrap().unwrap();
         cache.blame(&process, Fallback::Failed);
         assert!(!process.is_whole());
     }
 
     #[test]
     fn fallbacks_are_counted_by_reason() {
-        let (dir, host) = stored::tests::example();
-        let cache = ProcessCache { host: Some(host), ..ProcessCache::default() };
-        cache.fell_back(Fallback::Silent);
-        cache.fell_back(Fallback::Silent);
-        std::fs::remove_file(dir.path().join("process")).unwrap();
-        assert!(cache.load(dir.path()).is_none());
+        let cache = ProcessCache::default();
+        for reason in [Fallback::Silent, Fallback::Damaged, Fallback::Silent] {
+            cache.fell_back(reason);
+        }
         let counted: Vec<_> = cache.fallbacks().filter(|(_, count)| *count > 0).collect();
         assert_eq!(counted, [(Fallback::Damaged, 1), (Fallback::Silent, 2)]);
     }

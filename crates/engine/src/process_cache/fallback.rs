@@ -9,6 +9,8 @@ pub enum Fallback {
     Outdated,
     /// A file of it is missing or has another size.
     Damaged,
+    /// Another user could have changed it.
+    Untrusted,
     /// The machine has volumes, which a cached process cannot have open.
     Volumes,
     /// The process ended before it was ready, or could not be started.
@@ -18,13 +20,15 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    pub const ALL: [Self; 5] = [Self::Outdated, Self::Damaged, Self::Volumes, Self::Failed, Self::Silent];
+    pub const ALL: [Self; 6] =
+        [Self::Outdated, Self::Damaged, Self::Untrusted, Self::Volumes, Self::Failed, Self::Silent];
 
-    /// The name of the reason in logs and metrics.
+    /// The name of the reason in logs, metrics and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Outdated => "outdated",
             Self::Damaged => "damaged",
+            Self::Untrusted => "untrusted",
             Self::Volumes => "volumes",
             Self::Failed => "failed",
             Self::Silent => "silent",

@@ -2,7 +2,7 @@
 //!
 //! A machine that is resumed from a cached process (`sandling_vmm::process_cache`) starts with everything translated. All
 //! of this only saves time. If a cached process cannot be used, the machine is restored from device state. Each such
-//! fallback is logged and counted by its [`Fallback`] reason.
+//! fallback is logged, counted by its [`Fallback`] reason, and recorded as an event of the sandbox that gets the machine.
 //!
 //! [`ProcessCache`] is the only way in: it captures, finds and loads processes, and decides which ones to trust.
 

@@ -14,10 +14,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sandling_image::{Untrusted, check_trusted, check_trusted_files};
 use sandling_vmm::machine::MachineDir;
 use sandling_vmm::memory::{Frozen, Memory, MemoryMap};
 use sandling_vmm::process_cache::{CachedProcess, CapturedProcess, ProcessCache as HostCache, capture};
 use serde::{Deserialize, Serialize};
+
+use super::fallback::Fallback;
 
 const RECORD: &str = "thaw.json";
 /// The record of a process that is not trusted any more.
@@ -55,13 +58,6 @@ impl Record {
     }
 }
 
-/// Why a stored process cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unusable {
-    Outdated,
-    Damaged,
-}
-
 /// A cached process in its directory.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredProcess {
@@ -79,16 +75,29 @@ pub(crate) struct Cached {
 
 impl StoredProcess {
     /// The process in this directory, or `None` if there is none.
-    pub(super) fn load(dir: &Path, host: &HostCache) -> Result<Option<Self>, Unusable> {
+    pub(super) fn load(dir: &Path, host: &HostCache) -> Result<Option<Self>, Fallback> {
         let Some(mut record) = Record::read(dir, RECORD) else { return Ok(None) };
         for (path, _) in record.pages.iter_mut().chain(&mut record.beside) {
             *path = dir.join(&path);
         }
         let process = Self { dir: dir.to_owned(), record };
-        if process.record.fingerprint != host.fingerprint() {
-            return Err(Unusable::Outdated);
+        if let Err(error) = process.check_trusted() {
+            tracing::warn!(%error, "a cached process is not used");
+            return Err(Fallback::Untrusted);
         }
-        if process.is_whole() { Ok(Some(process)) } else { Err(Unusable::Damaged) }
+        if process.record.fingerprint != host.fingerprint() {
+            return Err(Fallback::Outdated);
+        }
+        if process.is_whole() { Ok(Some(process)) } else { Err(Fallback::Damaged) }
+    }
+
+    /// Refuses files that another user could have changed.
+    fn check_trusted(&self) -> Result<(), Untrusted> {
+        // Pages below the process's own are in other directories.
+        self.record.pages.iter().try_for_each(|(path, _)| check_trusted(path))?;
+        let own = [self.dir.clone(), self.dir.join(RECORD), self.dir.join(PLAN)];
+        let beside = self.record.beside.iter().map(|(path, _)| path.as_path());
+        check_trusted_files(own.iter().map(PathBuf::as_path).chain(beside))
     }
 
     /// Whether all files have their sizes: a machine would not notice that the end of one is missing until it reads it.
@@ -177,7 +186,7 @@ pub(super) fn finish(dir: &Path, captured: CapturedPages, guest: &MemoryMap, hos
 /// Each process gets its own directory and none is ever replaced, because machines use its files.
 pub(super) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, host: &HostCache) -> io::Result<()> {
     let dir = bake.join(format!("{TEMPLATES}{}", uuid::Uuid::new_v4().simple()));
-    fs::create_dir(&dir)?;
+    sandling_wire::new_private_directory(&dir)?;
     store_template(&dir, disk, frozen, host).inspect_err(|_| drop(fs::remove_dir_all(&dir)))
 }
 
@@ -186,7 +195,7 @@ fn store_template(dir: &Path, disk: &Path, frozen: &Frozen, host: &HostCache) ->
     let guest = frozen.save(&MemoryMap::default(), &[], &mut pages)?;
     fs::write(dir.join(GUEST_MAP), guest.map.encode())?;
     fs::copy(disk, dir.join(OVERLAY))?;
-    for name in [GUEST, GUEST_MAP] {
+    for name in [GUEST, GUEST_MAP, OVERLAY] {
         make_readable(&dir.join(name))?;
     }
     let mut captured = save_pages(dir, frozen, None, &[])?;
@@ -250,14 +259,14 @@ pub(super) mod tests {
         let (dir, host) = example();
         let loaded = || StoredProcess::load(dir.path(), &host).map(|process| process.is_some());
         for (process, guest, expected) in
-            [(10, 10, Ok(true)), (9, 10, Err(Unusable::Damaged)), (10, 9, Err(Unusable::Damaged))]
+            [(10, 10, Ok(true)), (9, 10, Err(Fallback::Damaged)), (10, 9, Err(Fallback::Damaged))]
         {
             fs::write(dir.path().join(PROCESS), vec![1; process]).unwrap();
             fs::write(dir.path().join(GUEST), vec![1; guest]).unwrap();
             assert_eq!(loaded(), expected, "{process} and {guest} bytes");
         }
         let other = HostCache::open(dir.path(), Path::new("/bin")).unwrap();
-        assert_eq!(StoredProcess::load(dir.path(), &other).unwrap_err(), Unusable::Outdated);
+        assert_eq!(StoredProcess::load(dir.path(), &other).unwrap_err(), Fallback::Outdated);
         fs::remove_file(dir.path().join(RECORD)).unwrap();
         assert_eq!(loaded(), Ok(false));
     }

@@ -19,12 +19,17 @@ pub enum CreateError {
     OutOfRange { what: &'static str, value: u64, least: u64, most: u64 },
     #[error("the host has only {available_mib} MiB of memory left; end a sandbox first, or ask for a smaller one")]
     NoMemory { available_mib: u64 },
-    #[error("the host has only {available_mib} MiB of disk space left; end a sandbox first")]
-    NoSpace { available_mib: u64 },
+    #[error(
+        "this needs {needed_mib} MiB of disk space, and the host has {available_mib} MiB left; ask for a smaller disk, \
+         or end a sandbox first"
+    )]
+    NoSpace { needed_mib: u64, available_mib: u64 },
     #[error("the machine could not be made")]
     Make(#[from] MakeError),
     #[error(transparent)]
     Identify(#[from] IdentifyError),
+    #[error("the name `{name}` belongs to {by}; end that sandbox first, or choose another name")]
+    NameTaken { name: String, by: String },
     #[error("there is no such snapshot")]
     NoSnapshot,
     #[error(transparent)]

@@ -12,16 +12,22 @@ use sandling_protocol::{
     Stdin, TerminalSize,
 };
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::activity::InUse;
 use super::error::UseError;
 use super::handle::Sandbox;
+use super::run_limits::{self, LimitHit, RunLimits};
 use crate::link::{Incoming, LinkError, Stream, StreamSender};
 use crate::machine::Live;
 use crate::model::{EndReason, ProcessDefaults};
+use crate::trace::{command_span, record_exit};
 
 /// How long the host waits beyond a command's own deadline before it steps in, and again before it gives up.
 const GRACE: Duration = Duration::from_secs(5);
+const HANGUP: i32 = 1;
+const HANGUPS: u32 = 5;
+const HANGUP_PAUSE: Duration = Duration::from_millis(500);
 const SIGKILL: i32 = 9;
 /// The most that a command which ran before may have printed under a limit of its own.
 const MOST_REPLAYED: u64 = 1 << 30;
@@ -38,6 +44,7 @@ pub struct RunSpec {
     pub timeout: Option<Duration>,
     pub output_limit: u64,
     pub on_limit: OnLimit,
+    pub limits: RunLimits,
     pub stdin: Stdin,
     pub terminal: Option<TerminalSize>,
     /// Given by a caller who wants to be able to ask again; made up otherwise.
@@ -58,6 +65,7 @@ impl RunSpec {
             timeout: None,
             output_limit: Self::OUTPUT_LIMIT,
             on_limit: OnLimit::Kill,
+            limits: RunLimits::default(),
             stdin: Stdin::Closed,
             terminal: None,
             id: None,
@@ -135,6 +143,8 @@ pub struct Execution {
     overdue: Overdue,
     /// Bytes that the guest may still send: its own limit, held again here.
     room: u64,
+    limit_hit: Option<LimitHit>,
+    span: Span,
 }
 
 /// How far the host has gone against a command that outlived its deadline.
@@ -156,6 +166,7 @@ impl Sandbox {
     /// Starts a command and attaches to it.
     pub fn run(self: &Arc<Self>, spec: RunSpec) -> Result<Execution, UseError> {
         let id = spec.id.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
+        let span = command_span(self.id(), &id, &spec.program);
         let request = Request::Run(ExecSpec {
             id: id.clone(),
             program: spec.program,
@@ -169,9 +180,14 @@ impl Sandbox {
             terminal: spec.terminal,
         });
         let mut execution = self.follow(id, request, &spec.code)?;
+        execution.span = span;
         execution.deadline = spec.timeout.map(|t| Instant::now() + t + GRACE);
         if spec.on_limit == OnLimit::Kill {
             execution.room = spec.output_limit;
+        }
+        if !spec.limits.is_none() {
+            let (live, in_use) = self.live()?;
+            execution.limit_hit = Some(run_limits::watch(live, in_use, execution.id.clone(), spec.limits));
         }
         Ok(execution)
     }
@@ -192,7 +208,8 @@ impl Sandbox {
             }
         });
         let (deadline, overdue, room) = (None, Overdue::No, u64::MAX);
-        Ok(Execution { id, stream, live, _in_use: in_use, end_sandbox, deadline, overdue, room })
+        let (limit_hit, span) = (None, Span::none());
+        Ok(Execution { id, stream, live, _in_use: in_use, end_sandbox, deadline, overdue, room, limit_hit, span })
     }
 
     pub async fn list_execs(&self) -> Result<Vec<ExecInfo>, UseError> {
@@ -238,8 +255,37 @@ impl Execution {
         Ok(self.live.link.call(Request::Signal { exec: self.id.clone(), signal }).await.map(drop)?)
     }
 
+    /// Tells a terminal's shell that its user is gone. A shell that is about to wait for a key misses the signal, and one
+    /// that waits does not, so it is repeated.
+    pub async fn hang_up(&mut self) {
+        for _ in 0..HANGUPS {
+            if self.signal(HANGUP).await.is_err() {
+                return;
+            }
+            if tokio::time::timeout(HANGUP_PAUSE, self.end()).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the command's end, and discards its output.
+    async fn end(&mut self) {
+        while !matches!(self.next().await, Ok(Output::Exited(_)) | Err(_)) {}
+    }
+
     /// The next piece. `Exited` is the last.
     pub async fn next(&mut self) -> Result<Output, RunError> {
+        let next = self.receive().await;
+        if let Ok(Output::Exited(exit)) = &next {
+            record_exit(&self.span, exit);
+        }
+        if matches!(next, Ok(Output::Exited(_)) | Err(_)) {
+            self.span = Span::none();
+        }
+        next
+    }
+
+    async fn receive(&mut self) -> Result<Output, RunError> {
         loop {
             let message = match self.deadline {
                 None => self.stream.next().await,
@@ -264,11 +310,18 @@ impl Execution {
                 }
                 Incoming::Event(Event::Dropped { bytes }) => return Ok(Output::Dropped(bytes)),
                 Incoming::Event(_) => {}
-                Incoming::End(Outcome::Ok(Response::Exited(exit))) => return Ok(Output::Exited(exit)),
+                Incoming::End(Outcome::Ok(Response::Exited(exit))) => return Ok(Output::Exited(self.explained(exit))),
                 Incoming::End(Outcome::Ok(_)) => return Err(UseError::Link(LinkError::Unexpected).into()),
                 Incoming::End(Outcome::Failed(failure)) => return Err(UseError::Link(failure.into()).into()),
             }
         }
+    }
+
+    /// To the guest, a command that the host has killed was killed by a signal.
+    fn explained(&self, exit: Exit) -> Exit {
+        let hit = self.limit_hit.as_ref().and_then(|hit| hit.get().copied());
+        let reason = hit.filter(|_| exit.reason == ExitReason::Signalled).unwrap_or(exit.reason);
+        Exit { reason, ..exit }
     }
 
     /// The guest keeps commands within their limits. One that does not was taken over, and is ended.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_protocol::{Request, Response, Usage};
-use sandling_vmm::machine::{GuestPages, Usage as HostUsage};
+use sandling_vmm::machine::{GuestPages, QuickUsage, Usage as HostUsage};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::activity::{Activity, InUse};
@@ -19,10 +19,8 @@ use super::saves::Saves;
 use crate::lifecycle::{self, Refused};
 use crate::link::LinkError;
 use crate::machine::Live;
-use crate::model::{
-    EndReason, Lifetime, LifetimeChange, NetworkCounts, SandboxId, SandboxInfo, Standing, State, Timeline,
-};
-use crate::network::SandboxNetwork;
+use crate::model::{EndReason, Lifetime, LifetimeChange, SandboxId, SandboxInfo, Standing, State, Timeline};
+use crate::network::{CountsView, SandboxNetwork};
 use crate::volume::VolumeError;
 
 /// What a sandbox has used.
@@ -33,7 +31,7 @@ pub struct SandboxUsage {
     pub host: HostUsage,
     /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
-    pub network: NetworkCounts,
+    pub network: CountsView,
 }
 
 /// A handle to one sandbox.
@@ -189,15 +187,31 @@ impl Sandbox {
     pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
         let runs = matches!(*self.phase.borrow(), Phase::Running(_));
         let live = self.in_memory()?;
-        let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
-        let (pid, network) = (live.machine.pid(), self.network_counts());
+        let usage = self.usage_of(&live).await?;
         if !runs {
-            return Ok(SandboxUsage { pid, host, guest: None, network });
+            return Ok(usage);
         }
         match live.link.call(Request::Usage).await? {
-            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
+            Response::Usage(guest) => Ok(SandboxUsage { guest: Some(guest), ..usage }),
             _ => Err(LinkError::Unexpected.into()),
         }
+    }
+
+    /// What it has used so far, seen from the host alone: an idle guest stays idle.
+    pub async fn host_usage(&self) -> Result<SandboxUsage, UseError> {
+        let live = self.in_memory()?;
+        self.usage_of(&live).await
+    }
+
+    /// The part of [`Self::host_usage`] that is cheap to read.
+    pub async fn quick_usage(&self) -> Result<QuickUsage, UseError> {
+        let live = self.in_memory()?;
+        live.machine.quick_usage().await.map_err(|error| LinkError::Closed(error.to_string()).into())
+    }
+
+    async fn usage_of(&self, live: &Live) -> Result<SandboxUsage, UseError> {
+        let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
+        Ok(SandboxUsage { pid: live.machine.pid(), host, guest: None, network: self.network_counts() })
     }
 
     /// How much of its memory it shares, and how much is its own by now.

@@ -1,6 +1,7 @@
 //! Sandboxes as their users see them: a handle with commands, files, contexts, ports and the network.
 
 mod activity;
+mod archive;
 mod command;
 mod contexts;
 mod error;
@@ -11,10 +12,12 @@ mod handle;
 mod network;
 mod phase;
 mod ports;
+mod run_limits;
 mod save;
 mod saves;
 
 pub(crate) use activity::{Activity, InUse};
+pub use archive::{ArchiveDownload, ArchiveUpload};
 pub(crate) use command::Command;
 pub use contexts::{Cell, CellOutput};
 pub use error::{ChangeError, CheckpointError, CreateError, GrowError, UseError};
@@ -22,4 +25,5 @@ pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use files::{Download, Upload, Watch};
 pub use handle::{Sandbox, SandboxUsage};
 pub(crate) use phase::Phase;
+pub use run_limits::RunLimits;
 pub(crate) use saves::Saves;

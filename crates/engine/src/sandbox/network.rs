@@ -5,8 +5,8 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::command::Command;
 use super::handle::Sandbox;
-use crate::model::{EffectivePolicy, NetworkCounts, NetworkSettings};
-use crate::network::{NetworkChange, NetworkChangeError, NetworkError, NetworkEvent};
+use crate::model::{EffectivePolicy, NetworkSettings};
+use crate::network::{CountsView, NetworkChange, NetworkChangeError, NetworkError, NetworkEvent};
 
 impl Sandbox {
     /// Its own settings, including the names of its secrets.
@@ -20,7 +20,7 @@ impl Sandbox {
     }
 
     /// What went through its gateways so far.
-    pub fn network_counts(&self) -> NetworkCounts {
+    pub fn network_counts(&self) -> CountsView {
         self.network.counts()
     }
 

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::Files;
-use super::portable::{Entry, ExportError, Hashed, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, roles};
-use super::restore::Lowest;
+use super::hashing::Hashed;
+use super::portable::{Entry, ExportError, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, roles};
+use super::restore::BakeFiles;
 use super::snapshots::Snapshots;
 use crate::model::SnapshotInfo;
 
@@ -19,31 +20,31 @@ impl Snapshots {
     pub fn export(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
         let _held = self.hold(&snapshot.id);
         self.verify(snapshot)?;
-        let lowest = self.lowest(snapshot)?;
+        let bake_files = self.bake_files(snapshot)?;
         let mut files = Vec::new();
         let mut entries = Vec::new();
         for role in roles(snapshot) {
-            let file = File::open(self.path_of(snapshot, &lowest, &role))?;
+            let file = File::open(self.path_of(snapshot, &bake_files, &role))?;
             entries.push(Entry { role, bytes: file.metadata()?.len() });
             files.push(file);
         }
         let manifest = Manifest {
             snapshot: snapshot.clone(),
             made_on: MadeOn::here(&self.machines.hardware(snapshot.vcpus, snapshot.memory_mib)),
-            root: lowest.root.name,
-            baked: lowest.baked.name,
+            root: bake_files.root.name,
+            baked: bake_files.baked.name,
             files: entries,
         };
         write(&manifest, files, out)?;
         Ok(())
     }
 
-    fn path_of(&self, snapshot: &SnapshotInfo, lowest: &Lowest, role: &Role) -> PathBuf {
+    fn path_of(&self, snapshot: &SnapshotInfo, bake_files: &BakeFiles, role: &Role) -> PathBuf {
         let own = Files::new(&self.dir, &snapshot.id);
         match role {
-            Role::BaseMemory => lowest.memory.clone(),
-            Role::BaseRoot => lowest.root.path.clone(),
-            Role::BaseDisk => lowest.baked.path.clone(),
+            Role::BaseMemory => bake_files.memory.clone(),
+            Role::BaseRoot => bake_files.root.path.clone(),
+            Role::BaseDisk => bake_files.baked.path.clone(),
             Role::Pages(id) => Files::new(&self.dir, id).pages(),
             Role::Disk(id) => Files::new(&self.dir, id).disk(),
             Role::Map => own.map(),

@@ -1,7 +1,7 @@
-//! Digests of files.
+//! Digests of files and streams.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// The BLAKE3 digest of a file, in hex.
@@ -11,31 +11,38 @@ pub(super) fn digest_of(path: &Path) -> io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Writes to a file and computes the digest of what it wrote.
-pub(super) struct Hashing {
-    file: io::BufWriter<File>,
-    hasher: blake3::Hasher,
+/// Passes bytes on, and computes their digest.
+pub(super) struct Hashed<T> {
+    pub(super) inner: T,
+    pub(super) hasher: blake3::Hasher,
 }
 
-impl Hashing {
-    pub(super) fn new(file: File) -> Self {
-        Self { file: io::BufWriter::with_capacity(1 << 20, file), hasher: blake3::Hasher::new() }
+impl<T> Hashed<T> {
+    pub(super) fn new(inner: T) -> Self {
+        Self { inner, hasher: blake3::Hasher::new() }
     }
 
-    pub(super) fn finish(mut self) -> io::Result<String> {
-        self.file.flush()?;
-        Ok(self.hasher.finalize().to_hex().to_string())
+    pub(super) fn digest(&self) -> [u8; 32] {
+        *self.hasher.finalize().as_bytes()
     }
 }
 
-impl Write for Hashing {
+impl<W: Write> Write for Hashed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
     }
 }

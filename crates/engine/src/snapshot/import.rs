@@ -1,7 +1,7 @@
-//! Reading a snapshot from one file, of which nothing is believed.
+//! Importing a snapshot from one file, which is not trusted.
 //!
-//! Everything is written to a directory of its own, and checked to the last digest, before anything is put where
-//! snapshots are; the row comes last.
+//! The import writes all files to a directory of its own and checks every digest. Only then does it move them to where
+//! snapshots are stored. The row is written last.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -10,19 +10,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandling_vmm::memory::MemoryMap;
+use sandling_vmm::memory::{Extent, MemoryMap};
+use sandling_wire::new_private_directory;
 use serde_json::Value;
 
 use super::files::Files;
-use super::hashing::digest_of;
-use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
+use super::hashing::{Hashed, digest_of};
+use super::portable::{Entry, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
 use super::snapshots::Snapshots;
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
-use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_labels};
+use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_row};
 use crate::store::StoreError;
 
-/// What must stay free.
+/// How much space must stay free.
 const SPARE_MIB: u64 = 256;
 const MOST_LAYERS: usize = 64;
 /// Device state is some hundred kilobytes, a map a few megabytes.
@@ -52,7 +53,7 @@ impl From<io::Error> for ImportError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::Damaged("it ends too early"),
-            // What the decompressor says of bytes that are none of its own.
+            // The decompressor reports damaged input with these kinds.
             io::ErrorKind::Other | io::ErrorKind::InvalidData => Self::Damaged("it cannot be decompressed"),
             _ => Self::Io(error),
         }
@@ -73,27 +74,22 @@ impl Snapshots {
             return Err(ImportError::NotOne);
         }
         let mut stream = zstd::Decoder::new(from).map_err(ImportError::Io)?;
-        // More than any honest export needs, and an end to a bomb.
+        // More than any genuine export needs; it bounds the memory of a decompression bomb.
         stream.window_log_max(27).map_err(ImportError::Io)?;
         let (manifest, text) = read_manifest(&mut stream)?;
         self.check(&manifest)?;
         let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
-        fs::create_dir(&work).map_err(ImportError::Io)?;
-        let arriving = Arriving { snapshots: self, manifest: &manifest, work: &work };
-        let imported = arriving.read(&mut stream, &text).and_then(|digests| {
-            arriving.check_layers()?;
-            arriving.settle(workspace, name, &digests)
-        });
+        new_private_directory(&work).map_err(ImportError::Io)?;
+        let import = Import { manifest: &manifest, work: &work };
+        let imported = import.read_checked(&mut stream, &text);
+        let imported = imported.and_then(|digests| import.settle(self, workspace, name, &digests));
         let _ = fs::remove_dir_all(&work);
         imported
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), ImportError> {
         let snapshot = &manifest.snapshot;
-        let sizes = (1..=16).contains(&snapshot.vcpus) && (256..=65_536).contains(&snapshot.memory_mib);
-        if !sizes || snapshot.disk_mib > 1 << 20 {
-            return Err(ImportError::Damaged("its sizes are none"));
-        }
+        check_sizes(snapshot)?;
         let hardware = self.machines.hardware(snapshot.vcpus, snapshot.memory_mib);
         if let Some((what, theirs, ours)) = manifest.made_on.differs_from(MadeOn::here(&hardware)) {
             return Err(ImportError::OtherHost { what, theirs, ours });
@@ -104,13 +100,29 @@ impl Snapshots {
         check_files(manifest)?;
         let needed_mib = (manifest.files.iter().map(|entry| entry.bytes).sum::<u64>() >> 20) / 4;
         match available_space_mib(&self.dir) {
-            // Most of it is holes; a quarter is a guess, and a full disk is noticed in any case.
+            // Most of it is holes. A quarter is an estimate; a full disk is noticed later in any case.
             Some(available_mib) if available_mib < needed_mib + SPARE_MIB => {
                 Err(ImportError::NoSpace { available_mib, needed_mib })
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Reads a decompressed export into a directory and checks it, as an import does. For fuzzing.
+pub(crate) fn read_export(stream: &mut impl Read, work: &Path) -> Result<(), ImportError> {
+    let (manifest, text) = read_manifest(stream)?;
+    check_sizes(&manifest.snapshot)?;
+    check_files(&manifest)?;
+    Import { manifest: &manifest, work }.read_checked(stream, &text).map(drop)
+}
+
+fn check_sizes(snapshot: &SnapshotInfo) -> Result<(), ImportError> {
+    let sizes = (1..=16).contains(&snapshot.vcpus) && (256..=65_536).contains(&snapshot.memory_mib);
+    if !sizes || snapshot.disk_mib > 1 << 20 {
+        return Err(ImportError::Damaged("its sizes are none"));
+    }
+    Ok(())
 }
 
 /// The files must be those that the snapshot needs, and no larger than they can be.
@@ -163,23 +175,32 @@ fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportEr
     stream.read_exact(&mut text)?;
     let unreadable = |_| ImportError::Damaged("its manifest cannot be read");
     let mut manifest: Value = serde_json::from_slice(&text).map_err(unreadable)?;
-    upgrade_labels(&mut manifest["snapshot"]);
+    if let Some(snapshot) = manifest.get_mut("snapshot") {
+        upgrade_row(snapshot);
+    }
     Ok((serde_json::from_value(manifest).map_err(unreadable)?, text))
 }
 
 /// A snapshot on its way in.
-struct Arriving<'a> {
-    snapshots: &'a Arc<Snapshots>,
+struct Import<'a> {
     manifest: &'a Manifest,
     work: &'a Path,
 }
 
-impl Arriving<'_> {
+impl Import<'_> {
     fn at(&self, number: usize) -> PathBuf {
         self.work.join(number.to_string())
     }
 
-    /// All files, each with the digest that it came with.
+    /// Reads and checks all files, and returns their digests.
+    fn read_checked(&self, stream: &mut impl Read, manifest: &[u8]) -> Result<Vec<[u8; 32]>, ImportError> {
+        let digests = self.read(stream, manifest)?;
+        self.check_layers()?;
+        self.check_map()?;
+        Ok(digests)
+    }
+
+    /// Reads all files, and returns their digests.
     fn read(&self, stream: &mut impl Read, manifest: &[u8]) -> Result<Vec<[u8; 32]>, ImportError> {
         let mut all = blake3::Hasher::new();
         all.update(manifest);
@@ -204,7 +225,7 @@ impl Arriving<'_> {
         Ok(digests)
     }
 
-    /// Whether its files are those that the snapshot was made of, wherever they come from.
+    /// Checks that the files are the layers that the snapshot was made of.
     fn check_layers(&self) -> Result<(), ImportError> {
         let snapshot = &self.manifest.snapshot;
         for (number, entry) in self.manifest.files.iter().enumerate() {
@@ -222,16 +243,40 @@ impl Arriving<'_> {
         Ok(())
     }
 
-    /// Puts everything into its place. Layers that are here already are compared, not replaced.
-    fn settle(&self, workspace: &str, name: Option<String>, digests: &[[u8; 32]]) -> Result<SnapshotInfo, ImportError> {
-        let snapshots = &self.snapshots.dir;
+    /// Checks that the map of memory names only parts of the machine's memory and of the layers' files.
+    fn check_map(&self) -> Result<(), ImportError> {
+        let number = self.manifest.files.iter().position(|entry| entry.role == Role::Map).unwrap_or_default();
+        let map = fs::read(self.at(number)).map_err(ImportError::Io)?;
+        let map = MemoryMap::decode(&map).map_err(|_| ImportError::Damaged("its map of memory cannot be read"))?;
+        let layers = self.manifest.files.iter().filter(|entry| matches!(entry.role, Role::Pages(_)));
+        let layers: Vec<u64> = layers.map(|entry| entry.bytes).collect();
+        let memory = u64::from(self.manifest.snapshot.memory_mib) << 20;
+        let fits = |extent: &Extent| {
+            let layer = usize::try_from(extent.layer).ok().and_then(|layer| layers.get(layer));
+            extent.guest + extent.bytes <= memory && layer.is_some_and(|bytes| extent.at + extent.bytes <= *bytes)
+        };
+        if !map.extents().iter().all(fits) {
+            return Err(ImportError::Damaged("its map of memory does not fit its layers"));
+        }
+        Ok(())
+    }
+
+    /// Moves all files to their places. Layers that exist already are compared and not replaced.
+    fn settle(
+        &self,
+        store: &Arc<Snapshots>,
+        workspace: &str,
+        name: Option<String>,
+        digests: &[[u8; 32]],
+    ) -> Result<SnapshotInfo, ImportError> {
+        let snapshots = &store.dir;
         let id = SnapshotId::fresh();
-        let base = self.base(digests);
-        // Nothing of it may be swept before the row is there.
+        let base = self.base(store, digests);
+        // No file may be swept before the row is written.
         let _held: Vec<_> = std::iter::once(&id)
             .chain(self.manifest.snapshot.stands_on())
             .chain(base.iter().map(|base| &base.id))
-            .map(|id| self.snapshots.hold(id))
+            .map(|id| store.hold(id))
             .collect();
         let mut places: BTreeMap<SnapshotId, Vec<(usize, PathBuf)>> = BTreeMap::new();
         for (number, entry) in self.manifest.files.iter().enumerate() {
@@ -247,14 +292,11 @@ impl Arriving<'_> {
                 (Role::BaseMemory, Some(base)) => (base.id.clone(), of(&base.id).1.base_memory()),
                 (Role::BaseRoot, Some(base)) => (base.id.clone(), of(&base.id).1.base_root()),
                 (Role::BaseDisk, Some(base)) => (base.id.clone(), of(&base.id).1.disk()),
-                // The same bake is here.
+                // This home has the same bake.
                 (Role::BaseMemory | Role::BaseRoot | Role::BaseDisk, None) => continue,
             };
             places.entry(owner).or_default().push((number, path));
         }
-        let map = self.manifest.files.iter().position(|entry| entry.role == Role::Map);
-        let map = fs::read(self.at(map.unwrap_or_default())).map_err(ImportError::Io)?;
-        MemoryMap::decode(&map).map_err(|_| ImportError::Damaged("its map of memory cannot be read"))?;
         for (owner, files) in &places {
             self.place(Files::new(snapshots, owner).dir(), files)?;
         }
@@ -271,14 +313,14 @@ impl Arriving<'_> {
         info.digest = info.computed_digest();
         rustix::fs::syncfs(File::open(snapshots).map_err(ImportError::Io)?)
             .map_err(|error| ImportError::Io(error.into()))?;
-        self.snapshots.store.insert_snapshot(&info, Visibility::Listed)?;
+        store.store.insert_snapshot(&info, Visibility::Listed)?;
         Ok(info)
     }
 
-    /// Where the lowest layers go: nowhere if the bake that the snapshot stands on is a template's here.
-    fn base(&self, digests: &[[u8; 32]]) -> Option<Base> {
+    /// Where the lowest layers go; `None` if a template of this home has the bake that the snapshot stands on.
+    fn base(&self, store: &Snapshots, digests: &[[u8; 32]]) -> Option<Base> {
         let snapshot = &self.manifest.snapshot;
-        let image = self.snapshots.machines.images.load_image(&snapshot.image).ok();
+        let image = store.machines.images.load_image(&snapshot.image).ok();
         let baked = image.as_ref().and_then(|image| Baked::load(&image.baked_dir(&snapshot.bake)).ok().flatten());
         let here = baked.is_some_and(|baked| baked.layer_name() == self.manifest.baked)
             && image.is_some_and(|image| root_layer(&image).name == self.manifest.root);
@@ -298,7 +340,7 @@ impl Arriving<'_> {
             return Ok(());
         }
         let fresh = self.work.join("placing");
-        fs::create_dir(&fresh).map_err(ImportError::Io)?;
+        new_private_directory(&fresh).map_err(ImportError::Io)?;
         for (number, path) in files {
             let name = path.file_name().unwrap_or_default();
             // Machines run as other users.
@@ -334,13 +376,9 @@ fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Result<(), Impor
 }
 
 fn same(one: &Path, other: &Path) -> io::Result<bool> {
-    let hash = |path: &Path| -> io::Result<blake3::Hash> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(File::open(path)?)?;
-        Ok(hasher.finalize())
-    };
-    if fs::metadata(one)?.len() != fs::symlink_metadata(other)?.len() {
-        return Ok(false);
-    }
-    Ok(hash(one)? == hash(other)?)
+    let sizes_match = fs::metadata(one)?.len() == fs::symlink_metadata(other)?.len();
+    Ok(sizes_match && digest_of(one)? == digest_of(other)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,45 +10,47 @@ use std::sync::Arc;
 
 use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::jail::LAYERS;
+use sandling_wire::new_private_directory;
 use tokio::sync::Mutex;
 
 use super::error::SnapshotError;
 use crate::model::{SnapshotId, disk_layer_name};
 
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+const PLACEHOLDER: &str = "00000000-0000-0000-0000-000000000000";
 
 /// One overlay for every size of disk.
 pub(crate) struct Overlays {
     snapshots: PathBuf,
-    molds: Mutex<HashMap<u32, Arc<[u8]>>>,
+    by_size: Mutex<HashMap<u32, Arc<[u8]>>>,
 }
 
 impl Overlays {
     /// The directory is where they are made, and where what is left of one is swept.
     pub(crate) fn new(snapshots: PathBuf) -> Self {
-        Self { snapshots, molds: Mutex::default() }
+        Self { snapshots, by_size: Mutex::default() }
     }
 
     /// The bytes of an empty disk over the layer of a snapshot.
     pub(crate) async fn over(&self, id: &SnapshotId, disk_mib: u32) -> Result<Vec<u8>, SnapshotError> {
-        let mut molds = self.molds.lock().await;
-        let mold = match molds.get(&disk_mib) {
-            Some(mold) => mold.clone(),
+        let mut by_size = self.by_size.lock().await;
+        let template = match by_size.get(&disk_mib) {
+            Some(template) => template.clone(),
             None => {
                 let made: Arc<[u8]> = make(&self.snapshots, disk_mib).await?.into();
-                molds.insert(disk_mib, made.clone());
+                by_size.insert(disk_mib, made.clone());
                 made
             }
         };
-        Ok(renamed(&mold, &disk_layer_name(id)).ok_or_else(|| io::Error::other("qemu-img made a strange overlay"))?)
+        Ok(renamed(&template, &disk_layer_name(id))
+            .ok_or_else(|| io::Error::other("qemu-img made a strange overlay"))?)
     }
 }
 
 async fn make(snapshots: &Path, disk_mib: u32) -> Result<Vec<u8>, SnapshotError> {
     let dir = snapshots.join(SnapshotId::fresh().as_str());
-    tokio::fs::create_dir(&dir).await?;
+    new_private_directory(&dir)?;
     let path = dir.join("overlay.qcow2");
-    let backing = format!("{LAYERS}/{}", nobody());
+    let backing = format!("{LAYERS}/{}", placeholder_layer());
     let made = create_overlay(&path, &backing, DiskFormat::Qcow2, u64::from(disk_mib) << 20).await;
     let bytes = tokio::fs::read(&path).await;
     // What stays is no snapshot, and is swept like one that was not finished.
@@ -57,19 +59,19 @@ async fn make(snapshots: &Path, disk_mib: u32) -> Result<Vec<u8>, SnapshotError>
     Ok(bytes?)
 }
 
-fn nobody() -> String {
-    disk_layer_name(&SnapshotId::parse(NOBODY).expect("zeros make a UUID"))
+fn placeholder_layer() -> String {
+    disk_layer_name(&SnapshotId::parse(PLACEHOLDER).expect("zeros make a UUID"))
 }
 
-/// The overlay with another layer's name; nothing unless the old one is there exactly once.
-fn renamed(mold: &[u8], name: &str) -> Option<Vec<u8>> {
-    let old = nobody();
-    let mut found = mold.windows(old.len()).enumerate().filter(|(_, window)| *window == old.as_bytes());
+/// The overlay with another layer's name; `None` unless it contains the placeholder exactly once.
+fn renamed(template: &[u8], name: &str) -> Option<Vec<u8>> {
+    let old = placeholder_layer();
+    let mut found = template.windows(old.len()).enumerate().filter(|(_, window)| *window == old.as_bytes());
     let (at, _) = found.next()?;
     if found.next().is_some() || name.len() != old.len() {
         return None;
     }
-    let mut bytes = mold.to_vec();
+    let mut bytes = template.to_vec();
     bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
     Some(bytes)
 }

@@ -12,7 +12,7 @@
 //!
 //! It has everything that a restore needs, the template's bake included: a bake that was made elsewhere is another one.
 
-use std::io::{self, Read, Write};
+use std::io;
 
 use sandling_image::ContentId;
 use sandling_vmm::machine::{DEVICE_MODEL, Hardware, emulator_version};
@@ -113,42 +113,6 @@ pub(super) fn roles(snapshot: &SnapshotInfo) -> Vec<Role> {
 pub(super) fn base_id(image: &ContentId, root: &str, baked: &str, digests: &[[u8; 32]]) -> SnapshotId {
     let digests: Vec<String> = digests.iter().map(|digest| blake3::Hash::from(*digest).to_hex().to_string()).collect();
     SnapshotId::of(&format!("base {image} {root} {baked} {}", digests.join(" ")))
-}
-
-/// Passes bytes on, and knows their digest.
-pub(super) struct Hashed<T> {
-    pub(super) inner: T,
-    pub(super) hasher: blake3::Hasher,
-}
-
-impl<T> Hashed<T> {
-    pub(super) fn new(inner: T) -> Self {
-        Self { inner, hasher: blake3::Hasher::new() }
-    }
-
-    pub(super) fn digest(&self) -> [u8; 32] {
-        *self.hasher.finalize().as_bytes()
-    }
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.hasher.update(&buffer[..read]);
-        Ok(read)
-    }
 }
 
 #[cfg(test)]

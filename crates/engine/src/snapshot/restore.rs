@@ -26,7 +26,7 @@ pub enum RestoreError {
 }
 
 /// A bake's files.
-pub(crate) struct Lowest {
+pub(crate) struct BakeFiles {
     pub(crate) root: Layer,
     pub(crate) baked: Layer,
     pub(crate) memory: PathBuf,
@@ -40,7 +40,7 @@ impl Snapshots {
             return Err(RestoreError::OtherHardware(snapshot.bake.clone()));
         }
         let files = Files::new(&self.dir, &snapshot.id);
-        let Lowest { root, baked, memory } = self.lowest(snapshot)?;
+        let BakeFiles { root, baked, memory } = self.bake_files(snapshot)?;
         self.check_files(snapshot)?;
         let mut layers = vec![root, baked];
         layers.extend(
@@ -53,7 +53,8 @@ impl Snapshots {
             library: self.machines.factory.library.clone(),
         };
         let process = self.machines.factory.process_cache.load(files.dir());
-        let cached = process.map(|process| Cached { process, memory: memory.clone(), overlay: files.overlay() });
+        let of_this = |process| Cached { process, memory: memory.clone(), overlay: files.overlay() };
+        let cached = process.map(|process| process.map(of_this));
         Ok(Source {
             hardware,
             memory,
@@ -115,10 +116,10 @@ impl Snapshots {
     }
 
     /// What everything above it was saved over: a bake of a template here, or one that came with it.
-    pub(super) fn lowest(&self, snapshot: &SnapshotInfo) -> Result<Lowest, RestoreError> {
+    pub(super) fn bake_files(&self, snapshot: &SnapshotInfo) -> Result<BakeFiles, RestoreError> {
         if let Some(base) = &snapshot.base {
             let files = Files::new(&self.dir, &base.id);
-            return Ok(Lowest {
+            return Ok(BakeFiles {
                 root: Layer { name: base.root.clone(), path: files.base_root() },
                 baked: Layer { name: base.baked.clone(), path: files.disk() },
                 memory: files.base_memory(),
@@ -127,7 +128,7 @@ impl Snapshots {
         let image = self.machines.images.load_image(&snapshot.image)?;
         let baked = Baked::load(&image.baked_dir(&snapshot.bake))?;
         let baked = baked.ok_or_else(|| RestoreError::OtherHardware(snapshot.bake.clone()))?;
-        Ok(Lowest {
+        Ok(BakeFiles {
             root: root_layer(&image),
             baked: Layer { name: baked.layer_name(), path: baked.disk() },
             memory: baked.memory(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use sandling_network::Flow;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MemoryMap};
+use sandling_wire::new_private_directory;
 
 use super::error::SnapshotError;
 use super::files::Files;
-use super::hashing::{Hashing, digest_of};
+use super::hashing::{Hashed, digest_of};
 use super::snapshots::Snapshots;
 use crate::model::{
     Digests, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
@@ -71,7 +72,7 @@ impl Save<'_> {
         let snapshots = self.snapshots.dir.clone();
         let id = self.id.clone();
         let files = Files::new(&snapshots, &id);
-        fs::create_dir(files.dir())?;
+        new_private_directory(files.dir())?;
         let frozen = self.freeze_into(&id, &files).await;
         if let Err(SnapshotError::Files(_) | SnapshotError::Disk(_) | SnapshotError::Freeze(FreezeError::Before(_))) =
             &frozen
@@ -134,7 +135,7 @@ impl Save<'_> {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(top, Some(owner.uid()), Some(owner.gid()))?;
         }
-        Ok(fs::set_permissions(top, fs::Permissions::from_mode(0o600))?)
+        Ok(fs::set_permissions(top, owner.permissions())?)
     }
 
     fn describe(&self, id: SnapshotId, disk: Vec<SnapshotId>) -> SnapshotInfo {
@@ -198,7 +199,7 @@ impl Saving {
         self.info.digests.state = digest_of(&files.state())?;
         self.info.disk_bytes = fs::metadata(files.disk())?.len();
         let (below, layers, whole) = self.below(&snapshots)?;
-        let mut pages = Hashing::new(File::create(files.pages())?);
+        let mut pages = Hashed::new(io::BufWriter::with_capacity(1 << 20, File::create(files.pages())?));
         let opened = layers.iter().map(|id| File::open(Files::new(&snapshots, id).pages()));
         let opened = opened.collect::<io::Result<Vec<_>>>()?;
         let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
@@ -214,7 +215,8 @@ impl Saving {
             io::Result::Ok(saved)
         })?;
         frozen.release();
-        self.info.digests.pages = pages.finish()?;
+        pages.inner.flush()?;
+        self.info.digests.pages = blake3::Hash::from(pages.digest()).to_hex().to_string();
         self.info.memory_bytes = saved.stored_bytes;
         self.info.memory = if saved.layers == 1 { Vec::new() } else { layers };
         self.info.memory.push(self.info.id.clone());

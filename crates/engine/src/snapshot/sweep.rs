@@ -39,9 +39,33 @@ impl Snapshots {
 
     /// Deletes a snapshot. What stands on it goes on standing on it, and its files go when nothing does.
     pub async fn delete(&self, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
-        self.find(workspace, id)?.ok_or(SnapshotError::Unknown)?;
-        self.store.list_snapshot(id, Visibility::Hidden)?;
-        Ok(self.sweep().await?)
+        match self.find(workspace, id) {
+            Ok(found) => {
+                found.ok_or(SnapshotError::Unknown)?;
+                self.store.list_snapshot(id, Visibility::Hidden)?;
+            }
+            Err(error) if error.is_unreadable_row() => self.delete_unreadable(workspace, id)?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.sweep_with(std::slice::from_ref(id)).await?)
+    }
+
+    /// Deletes the row of a snapshot that cannot be read. If a sandbox or a template may need the snapshot, its row is only
+    /// hidden: a newer version may be able to read it.
+    fn delete_unreadable(&self, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
+        if self.store.workspace_of_snapshot(id)?.as_deref() != Some(workspace) {
+            return Err(SnapshotError::Unknown);
+        }
+        let living = self.store.living_sandboxes()?.complete();
+        let is_needed = living
+            .is_none_or(|living| living.iter().any(|row| row.info.snapshots().any(|needed| needed == id)))
+            || self.store.snapshot_templates()?.iter().any(|template| template.snapshot == *id);
+        if is_needed {
+            self.store.list_snapshot(id, Visibility::Hidden)?;
+        } else {
+            self.store.remove_snapshot(id)?;
+        }
+        Ok(())
     }
 
     /// Removes every hidden snapshot that nothing stands on. If the row of a snapshot or a sandbox cannot be read, it is
@@ -63,9 +87,10 @@ impl Snapshots {
             all.values().filter(|(_, visibility)| *visibility == Visibility::Listed).map(|(info, _)| info.id.clone()),
         );
         for row in living {
-            needed.extend(row.info.standing.needs().chain(row.info.timeline.snapshots()).cloned());
+            needed.extend(row.info.snapshots().cloned());
         }
         needed.extend(self.store.snapshot_templates()?.into_iter().map(|template| template.snapshot));
+        needed.extend(self.store.kept_snapshots()?);
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
         let below = direct.iter().flat_map(|(info, _)| info.stands_on().cloned()).collect::<Vec<_>>();
         needed.extend(below);

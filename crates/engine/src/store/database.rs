@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::rows::is_damage;
 use crate::host::available_space_mib;
 
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether one row cannot be read, and not the whole database.
+    pub(crate) fn is_unreadable_row(&self) -> bool {
+        match self {
+            Self::Row(_) => true,
+            Self::Query(error) => is_damage(error),
+            Self::Open { .. } | Self::NoRoom { .. } | Self::Newer { .. } => false,
+        }
+    }
+
     /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
         match self {
@@ -46,6 +56,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_6.sql"),
     include_str!("schema_7.sql"),
     include_str!("schema_8.sql"),
+    include_str!("schema_9.sql"),
+    include_str!("schema_10.sql"),
+    include_str!("schema_11.sql"),
+    include_str!("schema_12.sql"),
+    include_str!("schema_13.sql"),
 ];
 
 /// A connection to the file.

@@ -1,11 +1,11 @@
-//! What happened, in order.
+//! Rows of events, in order.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::{lossy, readable};
+use super::rows::{Query, lossy};
 use super::{Store, StoreError};
 
 /// Events kept in all; the oldest go first.
@@ -26,11 +26,10 @@ impl Store {
     pub fn add_event(&self, sandbox: &str, workspace: &str, kind: &str, detail: Value) -> Result<Event, StoreError> {
         let time = Timestamp::now();
         let connection = self.connection();
-        connection
-            .prepare_cached(
-                "INSERT INTO events (time_ms, sandbox, workspace, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![time.as_millisecond(), sandbox, workspace, kind, detail.to_string()])?;
+        connection.run(
+            "INSERT INTO events (time_ms, sandbox, workspace, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![time.as_millisecond(), sandbox, workspace, kind, detail.to_string()],
+        )?;
         let number = connection.last_insert_rowid();
         if number % 1000 == 0 {
             connection.execute("DELETE FROM events WHERE number <= ?1", [number - KEPT])?;
@@ -39,46 +38,32 @@ impl Store {
         Ok(Event { number, time, sandbox, workspace, kind, detail })
     }
 
-    /// Whose a sandbox is, by what is written down of it.
+    /// The workspace of a sandbox, as its events name it.
     pub fn workspace_of_events(&self, sandbox: &str) -> Result<Option<String>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection
-            .prepare_cached("SELECT workspace FROM events WHERE sandbox = ?1 ORDER BY number DESC LIMIT 1")?;
-        Ok(readable(&mut statement, [sandbox], |row| row.get(0))?.pop())
+        let newest = "SELECT workspace FROM events WHERE sandbox = ?1 ORDER BY number DESC LIMIT 1";
+        Ok(self.connection().all(newest, [sandbox], |row| row.get(0))?.pop())
     }
 
-    /// The newest `limit` events of a workspace or of one of its sandboxes, oldest first.
-    pub fn newest_events(&self, workspace: &str, sandbox: Option<&str>, limit: u32) -> Result<Vec<Event>, StoreError> {
-        let mut events = self.select_events("DESC", workspace, sandbox, 0, limit)?;
-        events.reverse();
-        Ok(events)
-    }
-
-    /// The first `limit` events after the one with this number, oldest first.
-    pub fn events_after(
+    /// The events of a workspace or of one of its sandboxes, oldest first: the first `limit` after the one with the number
+    /// `after`, or else the newest.
+    pub fn events(
         &self,
         workspace: &str,
         sandbox: Option<&str>,
-        after: i64,
+        after: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Event>, StoreError> {
-        self.select_events("ASC", workspace, sandbox, after, limit)
-    }
-
-    fn select_events(
-        &self,
-        order: &str,
-        workspace: &str,
-        sandbox: Option<&str>,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<Event>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(&format!(
+        let order = if after.is_some() { "ASC" } else { "DESC" };
+        let sql = format!(
             "SELECT number, time_ms, sandbox, workspace, kind, detail FROM events \
              WHERE workspace = ?1 AND (?2 IS NULL OR sandbox = ?2) AND number > ?3 ORDER BY number {order} LIMIT ?4"
-        ))?;
-        Ok(statement.query_map(params![workspace, sandbox, after, limit], read)?.collect::<Result<_, _>>()?)
+        );
+        let mut events =
+            self.connection().all(&sql, params![workspace, sandbox, after.unwrap_or_default(), limit], read)?;
+        if after.is_none() {
+            events.reverse();
+        }
+        Ok(events)
     }
 }
 

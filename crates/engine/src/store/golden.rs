@@ -61,14 +61,19 @@ fn every_sandbox_is_read_with_all_that_its_row_says() {
     let read = store.living_sandboxes().unwrap().complete().unwrap();
     assert_eq!(read.len(), written.len());
     for row in &read {
-        assert_kept(&written[&row.id], &serde_json::to_value(&row.info).unwrap(), &["labels"]);
+        assert_kept(&written[&row.id], &serde_json::to_value(&row.info).unwrap(), &["labels", "metadata"]);
     }
+    let forks = read.iter().filter_map(|row| row.info.fork.as_ref());
+    let mut places: Vec<_> = forks.map(|place| (place.tree.as_str(), place.index)).collect();
+    places.sort();
+    assert_eq!(places, ["f2332373-2d29-464a-8628-47df3e5c8888"; 2].into_iter().zip(0..).collect::<Vec<_>>());
+    assert!(read.iter().all(|row| row.info.metadata.keys().all(|name| !name.starts_with("fork_"))));
     let open = read.iter().find(|row| row.info.settings.public_ports).unwrap();
     assert_eq!(open.info.settings.process.user.as_deref(), Some("nobody"));
     assert!(read.iter().all(|row| row.info.labels.keys().all(|name| !name.starts_with("e2b."))));
     let (ended, why) = store.ended_sandbox(&ids()["ended"]).unwrap().unwrap();
     assert_eq!((ended.template.as_str(), why.as_str()), ("base", "it was asked to end"));
-    assert_eq!(store.newest_events("team", Some(&ids()["team"]), 10).unwrap()[0].kind, "created");
+    assert_eq!(store.events("team", Some(&ids()["team"]), None, 10).unwrap()[0].kind, "created");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod database;
 mod events;
 #[cfg(test)]
 mod golden;
+mod kept_snapshots;
 mod networks;
 pub mod rows;
 mod sandboxes;
@@ -17,17 +18,15 @@ mod unreadable;
 mod volumes;
 mod workspace;
 
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::MutexGuard;
-
-use rusqlite::Connection;
 
 pub use database::{Database, StoreError};
 pub use events::Event;
 pub(crate) use sandboxes::SandboxRow;
 pub(crate) use secrets::SecretRow;
 pub(crate) use unreadable::{LivingSandboxes, UnreadableSandbox};
-pub use unreadable::{Unreadable, unreadable_rows};
+pub use unreadable::{Unreadable, secrets_in_any_header, unreadable_rows};
 pub(crate) use volumes::{Claim, Use};
 pub use workspace::forget_workspace;
 
@@ -38,12 +37,12 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Database::open(path).map(Self)
     }
+}
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.0.connection()
-    }
+impl Deref for Store {
+    type Target = Database;
 
-    fn lastingly<T>(&self, write: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.0.lastingly(write)
+    fn deref(&self) -> &Database {
+        &self.0
     }
 }

@@ -1,14 +1,15 @@
-//! Rows about networks: defaults of sandboxes, and what gateways leave to the next.
+//! Rows about networks: defaults of sandboxes, and the saved state of gateways.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use sandling_network::Pin;
 use serde::Deserialize;
 
+use super::rows::Query;
 use super::{Store, StoreError};
 use crate::model::{NetworkDefault, SavedState};
 
-/// What is in a row: it was only pins once.
+/// A stored state. Old rows hold only the pins.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Detail {
@@ -42,33 +43,34 @@ impl Store {
 
     pub fn remove_network_default(&self, workspace: &str, template: &str) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("DELETE FROM network_defaults WHERE workspace = ?1 AND template = ?2")?
-            .execute([workspace, template])?;
-        Ok(())
+            .run("DELETE FROM network_defaults WHERE workspace = ?1 AND template = ?2", [workspace, template])
+            .map(drop)
     }
 
-    /// Keeps what a sandbox's gateway leaves to the next.
-    pub fn put_kept(&self, sandbox: &str, kept: &SavedState) -> Result<(), StoreError> {
-        // Before the connection is taken: others wait for it.
+    /// Stores the state of a sandbox's gateway for the next gateway.
+    pub fn save_gateway_state(&self, sandbox: &str, kept: &SavedState) -> Result<(), StoreError> {
+        // Before the connection is locked, because others wait for it.
         let detail = serde_json::to_string(kept)?;
         self.connection()
-            .prepare_cached("INSERT OR REPLACE INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)")?
-            .execute(params![sandbox, Timestamp::now().as_millisecond(), detail])?;
-        Ok(())
+            .run(
+                "INSERT OR REPLACE INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)",
+                params![sandbox, Timestamp::now().as_millisecond(), detail],
+            )
+            .map(drop)
     }
 
-    /// What a sandbox's gateway left: of its pins those that still hold, with the time they have left.
-    pub fn kept(&self, sandbox: &str) -> Result<SavedState, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT pinned_ms, detail FROM pins WHERE sandbox = ?1")?;
-        let found: Option<(i64, String)> =
-            statement.query_row([sandbox], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((pinned_ms, detail)) = found else { return Ok(SavedState::default()) };
+    /// The saved state of a sandbox's gateway. Expired pins are dropped, and the others have their remaining time.
+    pub fn gateway_state(&self, sandbox: &str) -> Result<SavedState, StoreError> {
+        let stored = "SELECT pinned_ms, detail FROM pins WHERE sandbox = ?1";
+        let found = self.connection().find(stored, [sandbox], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((pinned_ms, detail)): Option<(i64, String)> = found else { return Ok(SavedState::default()) };
         let passed = (Timestamp::now().as_millisecond() - pinned_ms).max(0) / 1000;
         let mut kept = match serde_json::from_str(&detail)? {
             Detail::Pins(pins) => SavedState { pins, ..SavedState::default() },
             Detail::SavedState(kept) => kept,
         };
+        // Connections end with their gateway.
+        kept.counts.connections_open = 0;
         kept.pins.retain_mut(|pin| {
             pin.seconds = u32::try_from(i64::from(pin.seconds) - passed).unwrap_or(0);
             pin.seconds > 0
@@ -82,9 +84,8 @@ fn read_default(
     workspace: &str,
     template: &str,
 ) -> Result<Option<NetworkDefault>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT detail FROM network_defaults WHERE workspace = ?1 AND template = ?2")?;
-    let detail: Option<String> = statement.query_row([workspace, template], |row| row.get(0)).optional()?;
+    let stored = "SELECT detail FROM network_defaults WHERE workspace = ?1 AND template = ?2";
+    let detail = connection.find(stored, [workspace, template], |row| row.get::<_, String>(0))?;
     Ok(detail.map(|detail| serde_json::from_str(&detail)).transpose()?)
 }
 
@@ -97,12 +98,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("s.db")).unwrap();
         let pin = |seconds| Pin { name: "a.com".parse().unwrap(), address: [93, 184, 216, 34].into(), seconds };
-        assert_eq!(store.kept("s").unwrap(), SavedState::default());
+        assert_eq!(store.gateway_state("s").unwrap(), SavedState::default());
         let mut kept = SavedState { pins: vec![pin(100), pin(5)], ..SavedState::default() };
         (kept.counts.sent_bytes, kept.counts.connections_open) = (7, 1);
-        store.put_kept("s", &kept).unwrap();
+        store.save_gateway_state("s", &kept).unwrap();
         store.connection().execute("UPDATE pins SET pinned_ms = pinned_ms - 10000", []).unwrap();
-        let left = store.kept("s").unwrap();
+        let left = store.gateway_state("s").unwrap();
         assert_eq!(left.pins.len(), 1);
         assert!((85..=90).contains(&left.pins[0].seconds), "{left:?}");
         assert_eq!((left.counts.sent_bytes, left.counts.connections_open), (7, 0));
@@ -115,6 +116,6 @@ mod tests {
         let detail = r#"[{"name": "a.com", "address": "93.184.216.34", "seconds": 100}]"#;
         let row = params!["s", Timestamp::now().as_millisecond(), detail];
         store.connection().execute("INSERT INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)", row).unwrap();
-        assert_eq!(store.kept("s").unwrap().pins.len(), 1);
+        assert_eq!(store.gateway_state("s").unwrap().pins.len(), 1);
     }
 }

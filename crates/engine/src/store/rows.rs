@@ -2,30 +2,65 @@
 
 use jiff::Timestamp;
 use rusqlite::types::{Type, ValueRef};
-use rusqlite::{Error, Row, Statement};
+use rusqlite::{Connection, Error, OptionalExtension, Params, Row};
 
 use super::StoreError;
 
-/// All rows that can be read. A damaged row is logged and skipped.
-pub fn readable<T>(
-    statement: &mut Statement<'_>,
-    params: impl rusqlite::Params,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>, StoreError> {
-    let mut rows = Vec::new();
-    for row in statement.query_map(params, read)? {
-        match row {
-            Ok(row) => rows.push(row),
-            Err(error) if is_damage(&error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "skipping a row of the database that cannot be read"
-                );
-            }
-            Err(error) => return Err(error.into()),
-        }
+/// Short forms of what most methods of a store do. Statements are prepared once.
+pub trait Query {
+    /// Runs a statement, and returns whether it changed a row.
+    fn run(&self, sql: &str, params: impl Params) -> Result<bool, StoreError>;
+
+    /// The row that a query finds, if it finds one.
+    fn find<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError>;
+
+    /// All rows that a query finds and that can be read. A damaged row is logged and skipped.
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError>;
+}
+
+impl Query for Connection {
+    fn run(&self, sql: &str, params: impl Params) -> Result<bool, StoreError> {
+        Ok(self.prepare_cached(sql)?.execute(params)? > 0)
     }
-    Ok(rows)
+
+    fn find<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.prepare_cached(sql)?.query_row(params, read).optional()?)
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut rows = Vec::new();
+        for row in self.prepare_cached(sql)?.query_map(params, read)? {
+            match row {
+                Ok(row) => rows.push(row),
+                Err(error) if is_damage(&error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "skipping a row of the database that cannot be read");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(rows)
+    }
 }
 
 /// Whether the error is about the content of one row, not about the database.

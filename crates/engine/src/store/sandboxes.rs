@@ -1,13 +1,13 @@
 //! Rows of sandboxes.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
-use super::rows::lossy;
+use super::rows::{Query, lossy};
 use super::unreadable::read_sandbox;
 use super::{LivingSandboxes, Store, StoreError};
-use crate::model::{SandboxInfo, read_row};
+use crate::model::{SandboxInfo, read_row, rewrite};
 
-/// Ended sandboxes whose rows are kept for those who ask what became of them.
+/// How many rows of ended sandboxes are kept, so that clients can ask why they ended.
 const KEPT_ENDED: i64 = 10_000;
 
 #[derive(Debug, Clone)]
@@ -21,82 +21,75 @@ impl Store {
     /// Writes a sandbox that is about to be handed out.
     pub fn insert_sandbox(&self, engine: &str, info: &SandboxInfo) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached(
+            .run(
                 "INSERT INTO sandboxes (id, engine, state, created_ms, detail) VALUES (?1, ?2, 'running', ?3, ?4)",
-            )?
-            .execute(params![
-                info.id.as_str(),
-                engine,
-                info.created_at.as_millisecond(),
-                serde_json::to_string(info)?
-            ])?;
-        Ok(())
+                params![info.id.as_str(), engine, info.created_at.as_millisecond(), serde_json::to_string(info)?],
+            )
+            .map(drop)
     }
 
-    /// Writes down what changed about a sandbox that lives.
+    /// Updates the row of a living sandbox.
     pub fn update_sandbox(&self, info: &SandboxInfo) -> Result<(), StoreError> {
         update(&self.connection(), info)
     }
 
-    /// The same, where an older row would be a lie after the host has failed.
+    /// The same, for changes that must survive a failure of the host.
     pub fn update_sandbox_lastingly(&self, info: &SandboxInfo) -> Result<(), StoreError> {
         self.lastingly(|connection| update(connection, info))
     }
 
-    /// Puts a sandbox into another engine's care.
+    /// Assigns a sandbox to another engine.
     pub fn give_sandbox(&self, id: &str, engine: &str) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached("UPDATE sandboxes SET engine = ?2 WHERE id = ?1")?
-            .execute(params![id, engine])?;
-        Ok(())
+        self.connection().run("UPDATE sandboxes SET engine = ?2 WHERE id = ?1", params![id, engine]).map(drop)
     }
 
     pub fn end_sandbox(&self, id: &str, why: &str) -> Result<(), StoreError> {
-        let now = jiff::Timestamp::now().as_millisecond();
-        let connection = self.connection();
-        connection
-            .prepare_cached(
-                "UPDATE sandboxes SET state = 'ended', ended_ms = ?2, ended_why = ?3 WHERE id = ?1 AND state <> 'ended'",
-            )?
-            .execute(params![id, now, why])?;
-        connection.prepare_cached("DELETE FROM authorities WHERE sandbox = ?1")?.execute([id])?;
-        connection.prepare_cached("DELETE FROM pins WHERE sandbox = ?1")?.execute([id])?;
-        connection.prepare_cached("DELETE FROM volume_uses WHERE holder = ?1")?.execute([id])?;
-        connection
-            .prepare_cached(
-                "DELETE FROM sandboxes WHERE state = 'ended' AND id IN (SELECT id FROM sandboxes WHERE state = 'ended' \
-                 ORDER BY ended_ms DESC LIMIT -1 OFFSET ?1)",
-            )?
-            .execute([KEPT_ENDED])?;
-        Ok(())
+        self.connection().run(
+            "UPDATE sandboxes SET state = 'ended', ended_ms = ?2, ended_why = ?3 WHERE id = ?1 AND state <> 'ended'",
+            params![id, jiff::Timestamp::now().as_millisecond(), why],
+        )?;
+        self.connection().run("DELETE FROM authorities WHERE sandbox = ?1", [id])?;
+        self.connection().run("DELETE FROM pins WHERE sandbox = ?1", [id])?;
+        self.connection().run("DELETE FROM volume_uses WHERE holder = ?1", [id])?;
+        let too_many = "DELETE FROM sandboxes WHERE state = 'ended' AND id IN (SELECT id FROM sandboxes \
+             WHERE state = 'ended' ORDER BY ended_ms DESC LIMIT -1 OFFSET ?1)";
+        self.connection().run(too_many, [KEPT_ENDED]).map(drop)
     }
 
     /// The parent of a sandbox, ended or not, as long as its row is kept.
     pub fn parent_of(&self, id: &str) -> Result<Option<String>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(
-            "SELECT CASE WHEN json_valid(detail) THEN json_extract(detail, '$.parent') END FROM sandboxes WHERE id = ?1",
-        )?;
-        Ok(statement.query_row([id], |row| row.get(0)).optional()?.flatten())
+        let parent = "SELECT CASE WHEN json_valid(detail) THEN json_extract(detail, '$.parent') END FROM sandboxes \
+             WHERE id = ?1";
+        Ok(self.connection().find(parent, [id], |row| row.get(0))?.flatten())
     }
 
     /// A sandbox that has ended and why, as long as its row is kept.
     pub fn ended_sandbox(&self, id: &str) -> Result<Option<(SandboxInfo, String)>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT detail, ended_why FROM sandboxes WHERE id = ?1 AND state = 'ended'")?;
-        let row = statement.query_row([id], |row| Ok((lossy(row, 0)?, lossy(row, 1)?))).optional()?;
+        let ended = "SELECT detail, ended_why FROM sandboxes WHERE id = ?1 AND state = 'ended'";
+        let row = self.connection().find(ended, [id], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
+        Ok(row.and_then(|(detail, why)| Some((read_row(&detail).ok()?, why))))
+    }
+
+    /// The sandbox of a workspace that had this name or an id with this prefix and ended last, and why.
+    pub fn last_ended_sandbox(
+        &self,
+        workspace: &str,
+        named: &str,
+    ) -> Result<Option<(SandboxInfo, String)>, StoreError> {
+        let ended = "SELECT detail, ended_why FROM sandboxes WHERE state = 'ended' AND json_valid(detail) \
+             AND detail ->> '$.workspace' = ?1 \
+             AND (detail ->> '$.name' = ?2 OR (length(?2) >= 4 AND substr(id, 1, length(?2)) = lower(?2))) \
+             ORDER BY ended_ms DESC LIMIT 1";
+        let row = self.connection().find(ended, [workspace, named], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
         Ok(row.and_then(|(detail, why)| Some((read_row(&detail).ok()?, why))))
     }
 
     /// Every sandbox that has not ended, whichever engine it belongs to, also if its row cannot be read.
     pub fn living_sandboxes(&self) -> Result<LivingSandboxes, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT id, engine, detail, created_ms FROM sandboxes WHERE state <> 'ended'")?;
+        let rows = "SELECT id, engine, detail, created_ms FROM sandboxes WHERE state <> 'ended'";
         let mut living = LivingSandboxes::default();
-        for row in statement.query_map([], read_sandbox)? {
-            match row? {
+        for row in self.connection().all(rows, [], read_sandbox)? {
+            match row {
                 Ok(row) => living.readable.push(row),
                 Err(row) => living.unreadable.push(row),
             }
@@ -106,10 +99,10 @@ impl Store {
 }
 
 fn update(connection: &Connection, info: &SandboxInfo) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE sandboxes SET detail = ?2 WHERE id = ?1 AND state <> 'ended'")?
-        .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
-    Ok(())
+    let id = info.id.as_str();
+    let stored = "SELECT detail FROM sandboxes WHERE id = ?1 AND state <> 'ended'";
+    let Some(old) = connection.find(stored, [id], |row| lossy(row, 0))? else { return Ok(()) };
+    connection.run("UPDATE sandboxes SET detail = ?2 WHERE id = ?1", params![id, rewrite(&old, info)?]).map(drop)
 }
 
 #[cfg(test)]
@@ -166,16 +159,36 @@ mod tests {
     }
 
     #[test]
+    fn an_ended_sandbox_is_found_by_its_name_or_the_start_of_its_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let [first, second] = [(); 2].map(|()| SandboxInfo { name: Some("web".to_owned()), ..example() });
+        for (info, why) in [(&first, "first"), (&second, "second")] {
+            store.insert_sandbox("e", info).unwrap();
+            assert!(store.last_ended_sandbox("w", info.id.as_str()).unwrap().is_none());
+            store.end_sandbox(info.id.as_str(), why).unwrap();
+            store.connection().execute("UPDATE sandboxes SET ended_ms = ended_ms - 1000", []).unwrap();
+        }
+        let why =
+            |workspace: &str, named: &str| store.last_ended_sandbox(workspace, named).unwrap().map(|(_, why)| why);
+        assert_eq!(why("w", "web").as_deref(), Some("second"));
+        assert_eq!(why("w", &first.id.as_str()[..8]).as_deref(), Some("first"));
+        assert_eq!(why("other", "web"), None);
+        assert_eq!(why("w", ""), None);
+        assert_eq!(why("w", "%"), None);
+    }
+
+    #[test]
     fn fields_of_a_newer_program_survive_an_update() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("s.db")).unwrap();
         store.insert_sandbox("e", &example()).unwrap();
-        let newer = "UPDATE sandboxes SET detail = json_set(detail, '$.colour', 'blue', '$.timeline.shape', 'round')";
+        let newer = "UPDATE sandboxes SET detail = json_set(detail, '$.colour', 'blue', '$.lifetime.shape', 'round')";
         store.connection().execute(newer, []).unwrap();
         let mut info = store.living_sandboxes().unwrap().readable.remove(0).info;
         info.pids = 7;
         store.update_sandbox(&info).unwrap();
-        let sql = "SELECT concat(detail ->> 'colour', detail ->> '$.timeline.shape', detail ->> 'pids') FROM sandboxes";
+        let sql = "SELECT concat(detail ->> 'colour', detail ->> '$.lifetime.shape', detail ->> 'pids') FROM sandboxes";
         let kept: String = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
         assert_eq!(kept, "blueround7");
     }
@@ -203,6 +216,6 @@ mod tests {
             let sql = format!("UPDATE events SET {column} = {NO_TEXT} WHERE number = (SELECT max(number) FROM events)");
             assert_eq!(store.connection().execute(&sql, []).unwrap(), 1);
         }
-        assert_eq!(store.newest_events("default", None, 10).unwrap().len(), 2);
+        assert_eq!(store.events("default", None, None, 10).unwrap().len(), 2);
     }
 }

@@ -1,13 +1,13 @@
 //! Rows of snapshots.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use super::rows::lossy;
+use super::rows::{Query, lossy};
 use super::{Store, StoreError};
 use crate::model::{SnapshotId, SnapshotInfo, Visibility, read_row};
 
 impl Store {
-    /// Writes a snapshot whose files are there, and lastingly if they are.
+    /// Inserts a snapshot whose files are written. If its files are synced to disk, the row is synced as well.
     pub fn insert_snapshot(&self, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
         if info.synced {
             return self.lastingly(|connection| insert(connection, info, visibility));
@@ -17,11 +17,7 @@ impl Store {
 
     /// A snapshot of any workspace.
     pub fn snapshot(&self, id: &SnapshotId) -> Result<Option<(SnapshotInfo, Visibility)>, StoreError> {
-        let row = self
-            .connection()
-            .prepare_cached("SELECT detail, listed FROM snapshots WHERE id = ?1")?
-            .query_row([id.as_str()], read)
-            .optional()?;
+        let row = self.connection().find("SELECT detail, listed FROM snapshots WHERE id = ?1", [id.as_str()], read)?;
         row.map(|(detail, listed)| Ok((read_row(&detail)?, listed))).transpose()
     }
 
@@ -36,53 +32,47 @@ impl Store {
     }
 
     fn read_snapshots(&self) -> Result<Vec<Option<(SnapshotInfo, Visibility)>>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT detail, listed, id FROM snapshots ORDER BY created_ms")?;
-        let rows = statement.query_map([], |row| {
+        self.connection().all("SELECT detail, listed, id FROM snapshots ORDER BY created_ms", [], |row| {
             let whole = read(row).ok().and_then(|(detail, listed)| Some((read_row(&detail).ok()?, listed)));
             if whole.is_none() {
                 tracing::warn!(snapshot = %lossy(row, 2)?, "the store's row of this snapshot is unreadable");
             }
             Ok(whole)
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        })
     }
 
-    /// What all snapshots of a workspace take, those included that are kept only for what stands on them.
+    /// The workspace of a snapshot, also if the rest of its row cannot be read.
+    pub fn workspace_of_snapshot(&self, id: &SnapshotId) -> Result<Option<String>, StoreError> {
+        self.connection().find("SELECT workspace FROM snapshots WHERE id = ?1", [id.as_str()], |row| lossy(row, 0))
+    }
+
+    /// How many bytes all snapshots of a workspace take, including those that are kept only because others need them.
     pub fn snapshot_bytes(&self, workspace: &str) -> Result<u64, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT total(bytes) FROM snapshots WHERE workspace = ?1")?;
-        Ok(statement.query_row([workspace], |row| row.get::<_, f64>(0))? as u64)
+        let total = "SELECT total(bytes) FROM snapshots WHERE workspace = ?1";
+        Ok(self.connection().find(total, [workspace], |row| row.get::<_, f64>(0))?.unwrap_or_default() as u64)
     }
 
     pub fn list_snapshot(&self, id: &SnapshotId, visibility: Visibility) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("UPDATE snapshots SET listed = ?2 WHERE id = ?1")?
-            .execute(params![id.as_str(), visibility == Visibility::Listed])?;
-        Ok(())
+            .run(
+                "UPDATE snapshots SET listed = ?2 WHERE id = ?1",
+                params![id.as_str(), visibility == Visibility::Listed],
+            )
+            .map(drop)
     }
 
     pub fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
-        self.connection().prepare_cached("DELETE FROM snapshots WHERE id = ?1")?.execute([id.as_str()])?;
-        Ok(())
+        self.connection().run("DELETE FROM snapshots WHERE id = ?1", [id.as_str()]).map(drop)
     }
 }
 
 fn insert(connection: &Connection, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO snapshots (id, workspace, created_ms, listed, detail, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?
-        .execute(params![
-            info.id.as_str(),
-            info.workspace,
-            info.created_at.as_millisecond(),
-            visibility == Visibility::Listed,
-            serde_json::to_string(info)?,
-            i64::try_from(info.memory_bytes.saturating_add(info.disk_bytes)).unwrap_or(i64::MAX),
-        ])?;
-    Ok(())
+    let (created, listed) = (info.created_at.as_millisecond(), visibility == Visibility::Listed);
+    let bytes = i64::try_from(info.memory_bytes.saturating_add(info.disk_bytes)).unwrap_or(i64::MAX);
+    let insert =
+        "INSERT INTO snapshots (id, workspace, created_ms, listed, detail, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let detail = serde_json::to_string(info)?;
+    connection.run(insert, params![info.id.as_str(), info.workspace, created, listed, detail, bytes]).map(drop)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<(String, Visibility)> {

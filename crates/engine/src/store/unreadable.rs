@@ -1,4 +1,4 @@
-//! Rows that cannot be read: damaged, or written by a newer version. They are kept, and so is all they may own.
+//! Rows that cannot be read, because they are damaged or a newer version wrote them. They are kept with all they may own.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub struct Unreadable {
 /// A living sandbox whose row cannot be read, and what could still be found out about it.
 #[derive(Debug, Clone)]
 pub struct UnreadableSandbox {
-    /// Nothing if not even that can be read.
+    /// `None` if not even the id can be read.
     pub id: Option<SandboxId>,
     pub engine: String,
     pub created_at: Timestamp,
@@ -40,13 +40,13 @@ pub struct LivingSandboxes {
 }
 
 impl LivingSandboxes {
-    /// Whether something that names this sandbox belongs to a living one, as far as anybody can tell.
+    /// Whether a file or claim of this sandbox may belong to a living one.
     pub fn may_own(&self, sandbox: &str) -> bool {
         self.readable.iter().any(|row| row.id == sandbox)
             || self.unreadable.iter().any(|row| row.id.as_ref().is_none_or(|id| id.as_str() == sandbox))
     }
 
-    /// Those that can be read; nothing if one cannot, for callers that must not overlook what that one stands on.
+    /// All rows, or `None` if one cannot be read, for callers that must not overlook what that sandbox needs.
     pub fn complete(self) -> Option<Vec<SandboxRow>> {
         self.unreadable.is_empty().then_some(self.readable)
     }
@@ -74,8 +74,7 @@ pub fn unreadable_rows(store: &Path) -> Result<Vec<Unreadable>, StoreError> {
     if !store.exists() {
         return Ok(Vec::new());
     }
-    let connection = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|source| open_error(store, source))?;
+    let connection = open_read_only(store)?;
     let sandbox: Check = why_unreadable::<SandboxInfo>;
     let tables = [
         ("sandbox", "SELECT id, detail FROM sandboxes WHERE state <> 'ended'", sandbox),
@@ -93,6 +92,24 @@ pub fn unreadable_rows(store: &Path) -> Result<Vec<Unreadable>, StoreError> {
         }
     }
     Ok(found)
+}
+
+/// The names of secrets that may be placed in any header, because a version without placements stored them. Changes
+/// nothing.
+pub fn secrets_in_any_header(store: &Path) -> Result<Vec<String>, StoreError> {
+    if !store.exists() {
+        return Ok(Vec::new());
+    }
+    let connection = open_read_only(store)?;
+    let sql = "SELECT name FROM secrets WHERE placements LIKE '%\"any header\"%' ORDER BY name";
+    // A store that an older version has not migrated yet lacks the column.
+    let Ok(mut statement) = connection.prepare(sql) else { return Ok(Vec::new()) };
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
+fn open_read_only(store: &Path) -> Result<Connection, StoreError> {
+    Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|source| open_error(store, source))
 }
 
 /// Says why a row's JSON cannot be read, if it cannot.

@@ -1,12 +1,12 @@
-//! Rows of volumes, and who has them.
+//! Rows of volumes, and of the claims on them.
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params, params_from_iter};
 
-use super::rows::{lossy, readable};
+use super::rows::{Query, lossy};
 use super::{Store, StoreError};
 use crate::model::{VolumeId, VolumeInfo};
 
-/// Who has a volume.
+/// A claim on a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     pub volume: String,
@@ -15,7 +15,7 @@ pub struct Use {
     pub writes: bool,
 }
 
-/// What came of asking for a volume.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     Granted,
@@ -25,51 +25,47 @@ pub enum Claim {
 }
 
 impl Store {
-    /// False when there is one of this name.
+    /// Returns false if the name is taken.
     pub fn insert_volume(&self, info: &VolumeInfo) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached(
-                "INSERT INTO volumes (id, workspace, name, created_ms, detail) VALUES (?1, ?2, ?3, ?4, ?5) \
+        self.connection().run(
+            "INSERT INTO volumes (id, workspace, name, created_ms, detail) VALUES (?1, ?2, ?3, ?4, ?5) \
                  ON CONFLICT DO NOTHING",
-            )?
-            .execute(params![
+            params![
                 info.id.as_str(),
                 info.workspace,
                 info.is_private().is_none().then_some(info.name.as_str()),
                 info.created_at.as_millisecond(),
                 serde_json::to_string(info)?
-            ])?;
-        Ok(rows == 1)
+            ],
+        )
     }
 
     pub fn update_volume(&self, info: &VolumeInfo) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("UPDATE volumes SET detail = ?2 WHERE id = ?1")?
-            .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
-        Ok(())
+            .run(
+                "UPDATE volumes SET detail = ?2 WHERE id = ?1",
+                params![info.id.as_str(), serde_json::to_string(info)?],
+            )
+            .map(drop)
     }
 
     pub fn volume(&self, id: &VolumeId) -> Result<Option<VolumeInfo>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT detail FROM volumes WHERE id = ?1")?;
-        let row: Option<String> = statement.query_row([id.as_str()], |row| row.get(0)).optional()?;
-        row.map(|detail| Ok(serde_json::from_str(&detail)?)).transpose()
+        self.find_volume("SELECT detail FROM volumes WHERE id = ?1", &[id.as_str()])
     }
 
     pub fn volume_named(&self, workspace: &str, name: &str) -> Result<Option<VolumeInfo>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT detail FROM volumes WHERE workspace = ?1 AND name = ?2")?;
-        let row: Option<String> = statement.query_row([workspace, name], |row| row.get(0)).optional()?;
-        row.map(|detail| Ok(serde_json::from_str(&detail)?)).transpose()
+        self.find_volume("SELECT detail FROM volumes WHERE workspace = ?1 AND name = ?2", &[workspace, name])
     }
 
-    /// All volumes there are, oldest first. One that cannot be read is left out, and named in the log.
+    fn find_volume(&self, sql: &str, params: &[&str]) -> Result<Option<VolumeInfo>, StoreError> {
+        let detail = self.connection().find(sql, params_from_iter(params), |row| row.get::<_, String>(0))?;
+        Ok(detail.map(|detail| serde_json::from_str(&detail)).transpose()?)
+    }
+
+    /// All volumes that can be read, oldest first. The others are named in the log.
     pub fn volumes(&self) -> Result<Vec<VolumeInfo>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT id, detail FROM volumes ORDER BY created_ms, id")?;
-        let rows = readable(&mut statement, [], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
+        let all = "SELECT id, detail FROM volumes ORDER BY created_ms, id";
+        let rows = self.connection().all(all, [], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
         let mut volumes = Vec::new();
         for (id, detail) in rows {
             match serde_json::from_str(&detail) {
@@ -82,9 +78,7 @@ impl Store {
 
     /// Ids of all volumes, also of those whose rows cannot be read.
     pub fn volume_ids(&self) -> Result<Vec<String>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT id FROM volumes")?;
-        readable(&mut statement, [], |row| lossy(row, 0))
+        self.connection().all("SELECT id FROM volumes", [], |row| lossy(row, 0))
     }
 
     /// Removes a volume that has no holder.
@@ -99,14 +93,12 @@ impl Store {
         Ok(if rows == 1 { Claim::Granted } else { Claim::Gone })
     }
 
-    /// Enters a holder, if what the others do allows it.
+    /// Adds a claim, if the other claims allow it.
     pub fn claim_volume(&self, id: &VolumeId, holder: &str, engine: &str, writes: bool) -> Result<Claim, StoreError> {
         let mut connection = self.connection();
-        // Immediate: of two processes that want the same, one must wait and then see the other.
+        // Immediate: of two processes that claim the same volume, one must wait and then see the claim of the other.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let there: Option<i64> =
-            transaction.query_row("SELECT 1 FROM volumes WHERE id = ?1", [id.as_str()], |row| row.get(0)).optional()?;
-        if there.is_none() {
+        if transaction.find("SELECT 1 FROM volumes WHERE id = ?1", [id.as_str()], |_| Ok(()))?.is_none() {
             return Ok(Claim::Gone);
         }
         if let Some(other) = uses(&transaction, id)?.into_iter().find(|other| writes || other.writes) {
@@ -120,35 +112,29 @@ impl Store {
         Ok(Claim::Granted)
     }
 
-    /// From now on this holder only reads.
+    /// Turns a holder's claim into one that only reads.
     pub fn only_read_volume(&self, id: &VolumeId, holder: &str) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("UPDATE volume_uses SET writes = 0 WHERE volume = ?1 AND holder = ?2")?
-            .execute([id.as_str(), holder])?;
-        Ok(())
+            .run("UPDATE volume_uses SET writes = 0 WHERE volume = ?1 AND holder = ?2", [id.as_str(), holder])
+            .map(drop)
     }
 
-    /// What one holder has is another's from now on.
+    /// Gives all claims of one holder to another.
     pub fn hand_volumes_over(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached("UPDATE volume_uses SET holder = ?2 WHERE holder = ?1")?
-            .execute([from, to])?;
-        Ok(())
+        self.connection().run("UPDATE volume_uses SET holder = ?2 WHERE holder = ?1", [from, to]).map(drop)
     }
 
     pub fn release_volumes(&self, holder: &str) -> Result<(), StoreError> {
-        self.connection().prepare_cached("DELETE FROM volume_uses WHERE holder = ?1")?.execute([holder])?;
-        Ok(())
+        self.connection().run("DELETE FROM volume_uses WHERE holder = ?1", [holder]).map(drop)
     }
 
     pub fn volume_uses(&self) -> Result<Vec<Use>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT volume, holder, engine, writes FROM volume_uses")?;
-        readable(&mut statement, [], read_use)
+        self.connection().all("SELECT volume, holder, engine, writes FROM volume_uses", [], read_use)
     }
 }
 
 fn uses(connection: &Connection, id: &VolumeId) -> rusqlite::Result<Vec<Use>> {
+    // Not `Query::all`: a damaged claim must not be overlooked.
     let mut statement =
         connection.prepare_cached("SELECT volume, holder, engine, writes FROM volume_uses WHERE volume = ?1")?;
     statement.query_map([id.as_str()], read_use)?.collect()

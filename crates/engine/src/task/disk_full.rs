@@ -1,8 +1,10 @@
 //! A full disk of the host: a machine that cannot write stands still, loses nothing, and resumes when there is room.
 //!
 //! QEMU stops a machine whose disk file cannot grow, and keeps the write. This module tells QEMU to try again every few
-//! seconds. Meanwhile the sandbox cannot be used, and its silence does not count as death.
+//! seconds. It also stops a machine that writes beyond its reservation while the host is short of space
+//! ([`DiskSpace`]). Meanwhile the sandbox cannot be used, and its silence does not count as death.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,8 +12,10 @@ use sandling_vmm::qmp::Event;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{mpsc, watch};
 
+use crate::disk_space::DiskSpace;
 use crate::lifecycle::Request;
 use crate::machine::Live;
+use crate::model::SandboxId;
 use crate::sandbox::Phase;
 
 /// How often a machine tries again.
@@ -20,10 +24,16 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 const STOPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Looks after a machine until it ends, and requests that its sandbox stalls or no longer does.
-pub(super) fn watch(live: &Arc<Live>, phase: watch::Receiver<Phase>) -> mpsc::Receiver<Request> {
+pub(super) fn watch(
+    live: &Arc<Live>,
+    phase: watch::Receiver<Phase>,
+    disk: &DiskSpace,
+    id: &SandboxId,
+) -> mpsc::Receiver<Request> {
     let (requests, requested) = mpsc::channel(1);
     let events = live.machine.qmp().events();
-    tokio::spawn(Watcher { live: Arc::downgrade(live), phase, events, requests }.run());
+    let (stopped, id) = (disk.standing_still(), id.clone());
+    tokio::spawn(Watcher { live: Arc::downgrade(live), phase, events, stopped, id, requests }.run());
     requested
 }
 
@@ -31,6 +41,9 @@ struct Watcher {
     live: Weak<Live>,
     phase: watch::Receiver<Phase>,
     events: Receiver<Event>,
+    /// The sandboxes that must stand still, although they could write.
+    stopped: watch::Receiver<BTreeSet<SandboxId>>,
+    id: SandboxId,
     requests: mpsc::Sender<Request>,
 }
 
@@ -57,22 +70,51 @@ impl Watcher {
         }
     }
 
-    /// Waits until QEMU stops the machine because it cannot write.
+    /// Waits until QEMU stops the machine because it cannot write, or until it must stand still.
     async fn stopped(&mut self) -> Tried {
         loop {
-            match self.events.recv().await {
-                Ok(event) if is_stop(&event) => return self.hold(true),
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return Tried::Gone,
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Ok(event) if is_stop(&event) => return self.hold(true),
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Tried::Gone,
+                },
+                () = named(&mut self.stopped, &self.id) => {
+                    if !self.is_paused() {
+                        return self.stop().await;
+                    }
+                    tokio::time::sleep(RETRY_EVERY).await;
+                }
             }
         }
+    }
+
+    fn is_paused(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Paused(_))
+    }
+
+    fn must_stand_still(&self) -> bool {
+        self.stopped.borrow().contains(&self.id)
+    }
+
+    async fn stop(&self) -> Tried {
+        let Some(live) = self.live.upgrade() else { return Tried::Gone };
+        live.link.hold(true);
+        if live.machine.stop().await.is_err() && live.machine.died().borrow().is_some() {
+            return Tried::Gone;
+        }
+        Tried::StandsStill
     }
 
     async fn retry(&mut self) -> Tried {
         tokio::time::sleep(RETRY_EVERY).await;
         // A paused machine waits for its resume.
-        if matches!(*self.phase.borrow(), Phase::Paused(_)) {
+        if self.is_paused() {
             return Tried::StandsStill;
+        }
+        if self.must_stand_still() {
+            // Again: a save lets the machine run afterwards.
+            return self.stop().await;
         }
         let Some(live) = self.live.upgrade() else { return Tried::Gone };
         // Every write that failed has been told of; only those from here on count.
@@ -92,6 +134,13 @@ impl Watcher {
         let Some(live) = self.live.upgrade() else { return Tried::Gone };
         live.link.hold(held);
         if held { Tried::StandsStill } else { Tried::GoesOn }
+    }
+}
+
+/// Waits until the set contains the sandbox.
+async fn named(stopped: &mut watch::Receiver<BTreeSet<SandboxId>>, id: &SandboxId) {
+    if stopped.wait_for(|stopped| stopped.contains(id)).await.is_err() {
+        std::future::pending().await
     }
 }
 

@@ -69,11 +69,14 @@ impl Hibernation for Parts {
             if source.disk_name != info.standing.top() {
                 // An older version put it to sleep, under another name of its disk.
                 source.disk_name = info.standing.top().to_owned();
-                source.cached = None;
+                source.cached = Ok(None);
             }
             let made = self.machines.factory.restore_as(info.id.clone(), &source).await?;
             match identify(made.link(), &made.id, None, info.pids).await {
-                Ok(_) => Ok(made.into_live()),
+                Ok(_) => {
+                    made.note_fallback(&self.events, &info.workspace);
+                    Ok(made.into_live())
+                }
                 Err(error) => {
                     // Not by dropping it: the next wake makes a directory of the same name.
                     made.discard().await;

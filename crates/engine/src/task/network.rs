@@ -1,6 +1,7 @@
 //! The gateway of a sandbox, and changes of its network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandling_network::{Authority, Flow};
 
@@ -12,17 +13,26 @@ use crate::network::{Granted, NetworkChange, NetworkError};
 
 /// A guest cannot have had more connections; a snapshot from elsewhere may claim any number.
 const MOST_CUT: usize = 4096;
+/// Until then a machine competes for CPUs on its own, which only matters to machines that stay busy.
+const JOIN_TENANT_AFTER: Duration = Duration::from_secs(1);
 
 impl SandboxTask {
     /// Watches the disk of another machine, and plugs it in.
     pub(super) async fn connect(&mut self, live: &Arc<Live>) {
-        self.stalls = disk_full::watch(live, self.phase.subscribe());
+        self.stalls = disk_full::watch(live, self.phase.subscribe(), &self.parts.disk, &self.info.id);
         self.deadline = None;
         self.plug_in(live).await;
     }
 
-    /// Starts a gateway at the other end of the machine's network card. If that fails, the sandbox has no network.
+    /// Gives the machine the CPU share of its workspace, and starts a gateway at the other end of the machine's network card. If that fails, the sandbox has no network.
     pub(super) async fn plug_in(&self, live: &Live) {
+        let joining = live.machine.join_tenant(&self.info.workspace, JOIN_TENANT_AFTER);
+        let sandbox = self.info.id.clone();
+        tokio::spawn(async move {
+            if let Err(error) = joining.await {
+                tracing::warn!(%sandbox, error = &error as &dyn std::error::Error, "a machine did not join the control group of its workspace");
+            }
+        });
         if let Err(error) = self.network.attach(&live.machine, self.inherited()).await {
             tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not start the sandbox's gateway; it has no network");
             self.record("network_failed", serde_json::json!({ "why": error.to_string() }));

@@ -99,7 +99,7 @@ impl Host {
         };
         if let Some(live) = task.live() {
             // At once: QEMU reports only once that it cannot write.
-            task.stalls = disk_full::watch(&live, task.phase.subscribe());
+            task.stalls = disk_full::watch(&live, task.phase.subscribe(), &task.parts.disk, &task.info.id);
         }
         // Before the sandbox is registered: its time ends even if this process dies now.
         task.set_deadline(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));

@@ -57,6 +57,7 @@ impl SandboxTask {
         let Verdict::Go(next) = lifecycle::decide(phase.state(), &request)? else { return Ok(()) };
         match (phase, next, request) {
             (_, _, Request::End(reason)) => self.end(reason).await?,
+            (phase, _, Request::Rewind(moment)) => self.hibernate_at(*moment, phase.live().ok()).await?,
             (Phase::Orphaned, row, _) => self.take_over(row).await?,
             (Phase::Hibernated, ..) => self.wake().await?,
             (Phase::Ended(_), ..) => {}
@@ -65,13 +66,23 @@ impl SandboxTask {
             }
             (Phase::Paused(live), ..) => self.resume(live).await?,
             (Phase::Running(live) | Phase::Stalled(live), State::Paused, _) => self.pause(live).await?,
-            (Phase::Running(live), ..) => self.enter(Phase::Stalled(live), "disk_full"),
+            (Phase::Running(live), ..) => self.stall(live),
             (Phase::Stalled(live), ..) => {
                 self.enter(Phase::Running(live), "disk_free");
                 self.tell_authority();
             }
         }
         Ok(())
+    }
+
+    fn stall(&self, live: Arc<Live>) {
+        let is_writer = self.parts.disk.standing_still().borrow().contains(&self.info.id);
+        let why = match is_writer {
+            true => "it wrote more than is reserved for it while the host was short of disk space",
+            false => "the host's disk is full",
+        };
+        self.record("disk_full", serde_json::json!({ "why": why }));
+        self.phase.send_replace(Phase::Stalled(live));
     }
 
     pub(super) fn live(&self) -> Option<Arc<Live>> {

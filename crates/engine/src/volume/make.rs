@@ -73,29 +73,24 @@ impl Volumes {
 
     /// Deletes a volume with all that is on it, unless a sandbox has it.
     pub fn delete(&self, workspace: &str, name: &str) -> Result<(), VolumeError> {
-        let unknown = || VolumeError::Unknown(name.to_owned());
-        let info = self.store.volume_named(workspace, name)?.ok_or_else(unknown)?;
+        let info = self.store.volume_named(workspace, name)?.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?;
+        self.remove(info)
+    }
+
+    fn remove(&self, info: VolumeInfo) -> Result<(), VolumeError> {
         // The row first: a file without a row is swept at the next start, a row without a file would be a lie.
         match self.store.remove_volume(&info.id)? {
             Claim::Granted => Ok(fs::remove_file(self.file(&info.id))?),
-            Claim::HeldBy(by) => Err(VolumeError::InUse { name: name.to_owned(), by }),
-            Claim::Gone => Err(unknown()),
+            Claim::HeldBy(by) => Err(VolumeError::InUse { name: info.name, by }),
+            Claim::Gone => Err(VolumeError::Unknown(info.name)),
         }
     }
 
     /// Deletes all volumes of a workspace that is no more.
     pub fn delete_all_of(&self, workspace: &str) -> Result<(), VolumeError> {
-        let mut result = Ok(());
-        for info in self.store.volumes()?.into_iter().filter(|info| info.workspace == workspace) {
-            // One that cannot go keeps none of the others.
-            let removed = match self.store.remove_volume(&info.id) {
-                Ok(Claim::HeldBy(by)) => Err(VolumeError::InUse { name: info.name, by }),
-                Ok(Claim::Granted | Claim::Gone) => fs::remove_file(self.file(&info.id)).map_err(Into::into),
-                Err(error) => Err(error.into()),
-            };
-            result = result.and(removed);
-        }
-        result
+        let own = self.store.volumes()?.into_iter().filter(|info| info.workspace == workspace);
+        // If one cannot be deleted, the others still are.
+        own.map(|info| self.remove(info)).fold(Ok(()), Result::and)
     }
 
     /// Makes a volume with the content of a file.

@@ -104,7 +104,7 @@ async fn a_kernel_panic_is_a_dead_guest_and_other_sandboxes_go_on() {
     };
     assert!(matches!(error, RunError::GuestDied(_)), "{error:?}");
     assert_eq!(printed, b"last\n", "what it printed before is there");
-    assert!(started.elapsed() < Duration::from_secs(20), "noticed after {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "noticed after {:?}", started.elapsed());
     assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
     assert!(engine.engine.get(victim.id()).is_none());
     assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
@@ -119,7 +119,7 @@ async fn closing_the_control_channel_ends_that_sandbox_at_the_deadline() {
     let started = Instant::now();
     let ended = victim.run(within(3, RunSpec::shell(line))).unwrap().collect().await;
     let elapsed = started.elapsed();
-    assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(90), "{elapsed:?}");
     match ended {
         Ok(collected) => assert_eq!(collected.exit.reason, ExitReason::Timeout),
         Err(error) => assert!(matches!(error, RunError::GuestDied(_)), "{error:?}"),

@@ -40,7 +40,7 @@ async fn a_machine_that_is_killed_while_it_hibernates_slept_or_has_ended() {
             assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "here\n");
             sandbox.end(EndReason::Requested).await.unwrap();
         } else {
-            let ended = tokio::time::timeout(Duration::from_secs(10), sandbox.ended()).await;
+            let ended = tokio::time::timeout(Duration::from_secs(60), sandbox.ended()).await;
             assert!(matches!(ended, Ok(EndReason::GuestDied(_))), "{ended:?}");
         }
         eventually("nothing is left of it", || snapshots(&engine) == 0).await;
@@ -57,7 +57,7 @@ async fn a_parent_that_is_killed_while_it_is_forked_has_whole_children_or_none()
         let wish = ForkSpec { children: 2, ..ForkSpec::default() };
         let (forked, ()) = tokio::join!(engine.engine.fork(&parent, wish), kill_after(delay_ms, pid));
         println!("{delay_ms} ms: {:?}", forked.as_ref().map(Vec::len).map_err(ToString::to_string));
-        let ended = tokio::time::timeout(Duration::from_secs(10), parent.ended()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), parent.ended()).await;
         assert!(matches!(ended, Ok(EndReason::GuestDied(_))), "{ended:?}");
         for fork in forked.iter().flatten() {
             assert_eq!(shell(&fork.sandbox, "cat /root/file").await.stdout, "here\n");

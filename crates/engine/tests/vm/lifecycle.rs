@@ -59,7 +59,7 @@ async fn a_sandbox_ends_when_its_time_is_over() {
     let sandbox = engine.engine.create(wish).await.unwrap();
     let started = Instant::now();
     assert_eq!(sandbox.ended().await, EndReason::Ttl);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(60));
     assert!(sandbox.run(RunSpec::shell("true")).is_err());
     let kinds: Vec<_> = engine
         .engine

@@ -1,6 +1,7 @@
 //! Sandboxes in real virtual machines, through the engine.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
 
+mod bakes;
 mod carry;
 mod contexts;
 mod durable;

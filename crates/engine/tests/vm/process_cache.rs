@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use sandling_engine::{Engine, EngineConfig, ForkSpec, Sandbox};
+use sandling_engine::{CreateSpec, Engine, EngineConfig, ForkSpec, Sandbox, VolumeSpec};
 use sandling_vmm::accelerator::Accelerator;
 use tempfile::TempDir;
 
@@ -45,19 +46,38 @@ async fn a_create_a_fork_and_a_wake_resume_a_cached_process() {
     engine.close().await;
 }
 
-/// The directory of the newest cached process.
-fn newest_cached(home: &TempDir) -> PathBuf {
+/// The directory of the newest cached process, and when it was stored.
+fn newest_cached(home: &TempDir) -> Option<(SystemTime, PathBuf)> {
     let all = fs::read_dir(home.path().join("snapshots")).unwrap().flatten().map(|entry| entry.path());
-    let cached = all.filter(|dir| dir.join("thaw.json").exists());
-    cached.max_by_key(|dir| fs::metadata(dir.join("thaw.json")).unwrap().modified().unwrap()).unwrap()
+    all.filter_map(|dir| Some((fs::metadata(dir.join("thaw.json")).ok()?.modified().ok()?, dir))).max()
+}
+
+/// Hibernates until the process is stored. A save goes without it if the threads do not stop in time, as they may not on a
+/// busy host.
+async fn hibernates_with_process(home: &TempDir, sandbox: &Sandbox) -> PathBuf {
+    for _ in 0..3 {
+        let before = newest_cached(home);
+        sandbox.hibernate().await.unwrap();
+        match newest_cached(home) {
+            Some(newest) if before.is_none_or(|before| before.0 < newest.0) => return newest.1,
+            _ => sandbox.wake().await.unwrap(),
+        }
+    }
+    panic!("three saves went without their process");
 }
 
 async fn wakes_without(home: &TempDir, sandbox: &Arc<Sandbox>, damage: impl Fn(&Path)) {
-    sandbox.hibernate().await.unwrap();
-    damage(&newest_cached(home));
+    damage(&hibernates_with_process(home, sandbox).await);
     sandbox.wake().await.unwrap();
     assert!(!is_resumed(home, sandbox));
     assert_eq!(shell(sandbox, "cat /root/file").await.stdout, "still here\n");
+}
+
+/// The reasons of the fallbacks that are recorded as events of the sandbox, oldest first.
+fn fallbacks(engine: &Engine, sandbox: &Sandbox) -> Vec<String> {
+    let events = engine.events().newest(&sandbox.info().workspace, Some(sandbox.id()), 100).unwrap();
+    let fallbacks = events.into_iter().filter(|event| event.kind == "process_cache_fallback");
+    fallbacks.map(|event| event.detail["reason"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -79,6 +99,23 @@ async fn a_damaged_cached_process_costs_only_time() {
         cut(&cached.join("process"), size as usize);
     })
     .await;
+    let reasons = fallbacks(&engine, &sandbox);
+    assert_eq!((reasons.len(), reasons[0].as_str()), (4, "damaged"), "{reasons:?}");
+    assert!(reasons[1..].iter().all(|reason| ["failed", "silent"].contains(&reason.as_str())), "{reasons:?}");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_machine_with_volumes_falls_back_and_says_so() {
+    let TestEngine { engine, home: _home } = engine().await;
+    engine.volumes().create("default", "data", 64).await.unwrap();
+    let volume = VolumeSpec { name: "data".to_owned(), mount: Some("/data".to_owned()), read_only: false };
+    let sandbox = engine.create(CreateSpec { volumes: vec![volume], ..spec("base") }).await.unwrap();
+    assert_eq!(fallbacks(&engine, &sandbox), [] as [String; 0], "the volume is attached after the resume");
+    sandbox.hibernate().await.unwrap();
+    sandbox.wake().await.unwrap();
+    let expected: &[&str] = if is_emulated(&sandbox) { &["volumes"] } else { &[] };
+    assert_eq!(fallbacks(&engine, &sandbox), expected);
     engine.close().await;
 }
 
@@ -92,5 +129,6 @@ async fn the_cache_can_be_disabled() {
     sandbox.wake().await.unwrap();
     assert_eq!(shell(&sandbox, "echo woken").await.stdout, "woken\n");
     assert!(!is_resumed(&home, &sandbox));
+    assert_eq!(fallbacks(&engine, &sandbox), [] as [String; 0]);
     engine.close().await;
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sandling_engine::{
-    Cause, CheckpointError, CreateSpec, Diff, DiffChange, DiffError, Engine, EngineConfig, FilePatch, ForkSpec,
-    Sandbox, TimelineError,
+    Cause, CheckpointError, CreateSpec, Diff, DiffChange, DiffError, Engine, EngineConfig, FilePatch, ForkError,
+    ForkSpec, Sandbox, TimelineError,
 };
 use sandling_protocol::{ContextSpec, Language, WriteMode};
 
@@ -40,6 +40,19 @@ async fn a_rewind_brings_back_files_variables_and_processes_and_can_be_taken_bac
     cell(&sandbox, "c", "x = 'second'").await;
     assert!(sandbox.stat("/usr/bin").await.is_err(), "the damage is done");
 
+    // A fork of that moment is another sandbox, and this one keeps its damage.
+    let at = |at: &str| ForkSpec { children: 1, at: Some(at.to_owned()), ..ForkSpec::default() };
+    let fork = engine.fork(&sandbox, at("2")).await.unwrap().remove(0);
+    assert_eq!((fork.receipt.checkpoint, fork.receipt.reseeded, fork.receipt.pause_ms), (Some(2), true, 0.0));
+    let child = fork.sandbox;
+    assert_eq!(shell(&child, "cat /root/file; ls /root/other").await.stdout, "one\n");
+    assert_eq!(cell(&child, "c", "x").await.value, "'first'");
+    assert_ne!(shell(&child, "cat /etc/machine-id").await.stdout, machine_id, "it is another sandbox");
+    assert!(sandbox.stat("/usr/bin").await.is_err() && sandbox.stat("/root/other").await.is_ok());
+    assert_eq!(cell(&sandbox, "c", "x").await.value, "'second'");
+    let unknown = engine.fork(&sandbox, at("99")).await.err();
+    assert!(matches!(unknown, Some(ForkError::Checkpoint(TimelineError::Unknown(_)))), "{unknown:?}");
+
     let rewound = engine.rewind(&sandbox, "2").await.unwrap();
     assert_eq!((rewound.to.number, rewound.was), (2, Some(3)));
     let look = "cat /root/file; ls /root/other; a=$(wc -l < /tmp/ticks); sleep 1; b=$(wc -l < /tmp/ticks); \
@@ -58,7 +71,12 @@ async fn a_rewind_brings_back_files_variables_and_processes_and_can_be_taken_bac
     let unknown = engine.rewind(&sandbox, "99").await;
     assert!(matches!(unknown, Err(CheckpointError::Timeline(TimelineError::Unknown(_)))));
 
+    // The fork's snapshot outlives the timeline that it came from.
     sandbox.end(sandling_engine::EndReason::Requested).await.unwrap();
+    child.hibernate().await.unwrap();
+    child.wake().await.unwrap();
+    assert_eq!(cell(&child, "c", "open('/root/file').read() + x").await.value, "'one\\nfirst'");
+    child.end(sandling_engine::EndReason::Requested).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(home.path().join("snapshots")).unwrap().flatten().collect();
     assert!(left.is_empty(), "nobody stands on {left:?}");
     engine.close().await;
@@ -73,6 +91,9 @@ async fn the_oldest_checkpoints_go_with_their_files_and_named_ones_stay() {
         step(&engine, &sandbox, &format!("echo {number} >> /root/file")).await;
     }
     assert_eq!(numbers(&engine, &sandbox).await, [1, 15, 16, 17]);
+    let gone = ForkSpec { children: 1, at: Some("2".to_owned()), ..ForkSpec::default() };
+    let gone = engine.fork(&sandbox, gone).await.err();
+    assert!(matches!(gone, Some(ForkError::Checkpoint(TimelineError::Pruned { number: 2, .. }))), "{gone:?}");
     engine.rewind(&sandbox, "start").await.unwrap();
     assert_eq!(shell(&sandbox, "ls /root/file").await.exit.code, 2);
     assert_eq!(numbers(&engine, &sandbox).await, [1, 16, 17, 18]);

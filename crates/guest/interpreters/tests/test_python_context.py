@@ -376,9 +376,8 @@ Rich()
         if cell.error and cell.error["name"] == "ModuleNotFoundError":
             self.skipTest("NOT TESTED: there is no matplotlib on this machine")
         self.assertEqual(cell.status, "ok", cell.error)
-        self.assertEqual(
-            [list(result) for result in cell.results], [["image/png", "text/plain"]] * 2 + [["text/plain"]]
-        )
+        figure = ["image/png", "text/plain", "application/vnd.sandling.chart+json"]
+        self.assertEqual([list(result) for result in cell.results], [figure] * 2 + [["text/plain"]])
         self.assertEqual((cell.text, cell.stderr), ("0", ""))
         for code, count in (
             ("plt.plot([1]);", 1),

@@ -59,6 +59,11 @@ impl Pipes {
         }
     }
 
+    /// Whether every writer has closed its end.
+    pub fn are_closed(&self) -> bool {
+        self.first.is_none() && self.second.is_none()
+    }
+
     /// Waits for output from now on; `sources` are the names of the two pipes.
     pub fn watch(&self, poller: &Poller, sources: [Source; 2]) -> io::Result<()> {
         for (pipe, source) in BOTH.into_iter().zip(sources) {

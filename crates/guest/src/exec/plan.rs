@@ -10,13 +10,15 @@ use sandling_protocol::{ExecSpec, Failure, FailureKind, Language, Program};
 
 use crate::environment::{self, Variables};
 use crate::failure::{failure, io_failure};
-use crate::sys::launch::Launch;
+use crate::sys::launch::{Launch, Session};
 use crate::users::User;
 
 /// The longest argument that the kernel takes, minus some room.
 const LONGEST_ARGUMENT: usize = 96 * 1024;
 
 const LONGEST_DESCRIPTION: usize = 200;
+/// The shells to look for, in this order.
+const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"];
 
 /// The user, the working directory and the environment of a process.
 pub struct Setting {
@@ -74,8 +76,11 @@ pub struct Plan {
     /// Becomes descriptor 3.
     pub extra: Option<OwnedFd>,
     pub niceness: i32,
+    pub session: Session,
     /// It reads nothing, and what it prints is dropped.
     pub is_silent: bool,
+    /// The program is whichever shell there is.
+    pub is_shell: bool,
 }
 
 impl Plan {
@@ -99,7 +104,11 @@ impl Plan {
 
     /// `names` are `$0` and the positional parameters.
     fn bash(code: &str, names: &[String]) -> Result<Self, Failure> {
-        let mut arguments = vec!["bash".to_owned(), "-c".to_owned()];
+        let programs = SHELLS.map(str::to_owned).to_vec();
+        // BusyBox looks at the name that it is called by.
+        let found = programs.iter().find(|program| Path::new(program).exists());
+        let name = found.and_then(|program| program.rsplit('/').next()).unwrap_or("sh");
+        let mut arguments = vec![name.to_owned(), "-c".to_owned()];
         let mut extra = None;
         if code.len() > LONGEST_ARGUMENT {
             extra = Some(in_memory(code).map_err(|error| io_failure("the code", &error))?);
@@ -108,8 +117,7 @@ impl Plan {
             arguments.push(code.to_owned());
         }
         arguments.extend_from_slice(names);
-        let programs = ["/bin/bash", "/usr/local/bin/bash", "/bin/sh"].map(str::to_owned).to_vec();
-        Ok(Self { programs, arguments, extra, ..Self::default() })
+        Ok(Self { programs, arguments, extra, is_shell: true, ..Self::default() })
     }
 
     pub fn launch<'a>(&'a self, setting: &Setting, stdio: [BorrowedFd<'a>; 3]) -> Result<Launch<'a>, Failure> {
@@ -124,7 +132,7 @@ impl Plan {
             user: setting.user.change(),
             stdio,
             extra: self.extra.as_ref().map(|fd| fd.as_fd()),
-            controls_terminal: false,
+            session: self.session,
             cgroup: None,
             niceness: self.niceness,
         })
@@ -188,6 +196,14 @@ mod tests {
         let plan = Plan::bash_code(long.as_bytes(), &["one".to_owned()]).unwrap();
         assert!(plan.extra.is_some());
         assert_eq!(plan.arguments[2..], [". /dev/fd/3", "bash", "one"]);
+    }
+
+    #[test]
+    fn a_shell_is_called_by_its_own_name() {
+        let plan = Plan::shell("true").unwrap();
+        let found = plan.programs.iter().find(|program| Path::new(program).exists()).unwrap();
+        assert!(found.ends_with(&format!("/{}", plan.name())), "{found} as {}", plan.name());
+        assert!(plan.is_shell);
     }
 
     #[test]

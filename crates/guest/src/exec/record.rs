@@ -8,7 +8,7 @@ use super::output::{Memory, Output};
 use super::pipes::Pipes;
 use super::stdin::Stdin;
 use crate::cgroup::Cgroup;
-use crate::sys::children::Ending;
+use crate::sys::children::{self, Ending};
 use crate::sys::fds;
 use crate::sys::poller::{Poller, Source};
 
@@ -18,6 +18,8 @@ pub struct Exec {
     pub command: String,
     /// `None` while its interpreter is being forked.
     pub pid: Option<u32>,
+    /// The process group in which it started.
+    pub group: Option<u32>,
     pub started_unix_ms: u64,
     pub started: Instant,
     pub output: Output,
@@ -51,6 +53,15 @@ impl Exec {
             output_bytes: self.output.stdout_bytes + self.output.stderr_bytes,
             state,
         }
+    }
+
+    /// Signals its process and all others of its group.
+    pub fn signal(&self, signal: i32) -> Option<std::io::Result<()>> {
+        let pid = self.pid?;
+        Some(match self.group.filter(|group| *group != pid) {
+            Some(group) => children::signal_member(group, pid, signal),
+            None => children::signal_group(pid, signal),
+        })
     }
 
     /// Reads the rest of its output.

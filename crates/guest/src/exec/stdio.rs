@@ -27,6 +27,8 @@ pub struct CommandStdio {
 /// A process that runs, or that will run as soon as its interpreter is ready.
 pub struct Started {
     pub pid: Option<u32>,
+    /// Its process group.
+    pub group: Option<u32>,
     pub stdio: AgentStdio,
     pub cgroup: Option<Cgroup>,
     pub interpreter: Option<u64>,

@@ -29,6 +29,8 @@ fn interesting() -> WatchFlags {
         | WatchFlags::DELETE_SELF
         | WatchFlags::MOVE
         | WatchFlags::MOVE_SELF
+        // Uploads are files without a name until they are complete.
+        | WatchFlags::EXCL_UNLINK
 }
 
 /// Reports changes until the host cancels or the watched path is gone.
@@ -149,6 +151,9 @@ impl Watch {
             }
             return is_top;
         }
+        if flags.contains(ReadFlags::ATTRIB) && name.is_some_and(names_no_file) && !path.exists() {
+            return false;
+        }
         if let Some(kind) = kind_of(flags) {
             tell(&path, kind);
         }
@@ -160,6 +165,13 @@ impl Watch {
         }
         false
     }
+}
+
+/// The kernel calls a file without a name `#` and its number. An upload has none until it is complete, and the kernel
+/// reports the moment when it gets its name as a change of `#` and the number.
+fn names_no_file(name: &OsStr) -> bool {
+    let number = name.as_bytes().strip_prefix(b"#");
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 /// A move is reported for both names: the old one as renamed, the new one as created.

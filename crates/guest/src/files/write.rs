@@ -1,14 +1,17 @@
 //! Writing a file.
 //!
-//! An upload goes to a new file beside its target and takes effect at its end. In every mode, an upload that breaks off
-//! leaves no trace.
+//! An upload goes to a file without a name in the target's directory and takes effect at its end. In every mode, an upload
+//! that breaks off leaves no trace, and a watch of the directory sees only the target. A file that exists keeps its inode,
+//! and with it its hard links.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, linkat, renameat_with};
+use rustix::io::Errno;
 use sandling_protocol::{Failure, FailureKind, Response, WriteMode};
 
 use super::path::{about, target};
@@ -37,12 +40,16 @@ pub fn write(
     }
     let mut upload = Upload::new(&target).map_err(about(path))?;
     let bytes = receive(&mut upload.file, path, work)?;
-    upload.set_attributes(mode, owner.as_ref(), existing.as_ref()).map_err(about(path))?;
-    match how {
-        WriteMode::Replace => upload.replace(&target),
-        WriteMode::CreateNew => upload.create_new(&target),
-        WriteMode::Append if existing.is_some() => upload.append_to(&target),
-        WriteMode::Append => upload.replace(&target),
+    let attributes = Attributes::of(mode, owner.as_ref());
+    match (how, existing.is_some()) {
+        (WriteMode::Replace, true) => upload.overwrite(&target, &attributes),
+        (WriteMode::Append, true) => upload.append_to(&target, &attributes),
+        (WriteMode::CreateNew, _) => upload.create(&target, &attributes),
+        (WriteMode::Replace | WriteMode::Append, false) => match upload.create(&target, &attributes) {
+            // Another process has created it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => upload.overwrite(&target, &attributes),
+            result => result,
+        },
     }
     .map_err(about(path))?;
     Ok(Response::Written { bytes })
@@ -91,57 +98,148 @@ pub fn make_parents(target: &Path, owner: Option<&User>) -> io::Result<()> {
     Ok(())
 }
 
-/// The new file of an upload. It is removed unless the upload is completed.
+/// The mode and the owner that a request names.
+struct Attributes {
+    mode: Option<u32>,
+    ids: Option<(u32, u32)>,
+}
+
+impl Attributes {
+    fn of(mode: Option<u32>, owner: Option<&User>) -> Self {
+        Self { mode: mode.map(|mode| mode & 0o7777), ids: owner.map(|owner| (owner.ids.uid, owner.ids.gid)) }
+    }
+
+    /// Sets what differs, so that watches report no change of attributes that did not change.
+    fn apply(&self, file: &File, default_mode: Option<u32>) -> io::Result<()> {
+        let before = file.metadata()?;
+        if let Some((uid, gid)) = self.ids.filter(|ids| *ids != (before.uid(), before.gid())) {
+            fchown(file, Some(uid), Some(gid))?;
+        }
+        // After the owner, because changing the owner clears set-user-id bits.
+        let now = file.metadata()?.permissions().mode() & 0o7777;
+        let mode = self.mode.or(default_mode).unwrap_or(before.permissions().mode() & 0o7777);
+        if mode == now { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(mode)) }
+    }
+}
+
+/// The received bytes, in a file that is gone unless the upload is completed.
 struct Upload {
     file: File,
-    path: PathBuf,
+    /// On file systems that know no files without a name.
+    name: Option<PathBuf>,
 }
 
 impl Upload {
     fn new(target: &Path) -> io::Result<Self> {
-        let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // Shortened, because a name of the maximum length leaves no room for the suffix.
-        let name: String = name.to_string_lossy().chars().take(40).collect();
-        let unique = &crate::identity::fresh_entropy()[..12];
-        let path = target.with_file_name(format!(".{name}.{unique}.part"));
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Self { file, path })
-    }
-
-    /// Sets mode and owner: those of the request, else those of the existing file, else the defaults.
-    fn set_attributes(&self, mode: Option<u32>, owner: Option<&User>, existing: Option<&Metadata>) -> io::Result<()> {
-        let ids = match (owner, existing) {
-            (Some(owner), _) => Some((owner.ids.uid, owner.ids.gid)),
-            (None, Some(existing)) => Some((existing.uid(), existing.gid())),
-            (None, None) => None,
-        };
-        if let Some((uid, gid)) = ids {
-            std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))?;
+        let folder = target.parent().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o600)) {
+            Ok(file) => Ok(Self { file: file.into(), name: None }),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(target),
+            Err(error) => Err(error.into()),
         }
-        // After the owner, because changing the owner clears set-user-id bits.
-        let before = existing.map(|existing| existing.permissions().mode());
-        let mode = mode.or(before).unwrap_or(NEW_FILE_MODE) & 0o7777;
-        self.file.set_permissions(fs::Permissions::from_mode(mode))
     }
 
-    fn replace(self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)
+    fn named(target: &Path) -> io::Result<Self> {
+        let path = name_beside(target)?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { file, name: Some(path) })
     }
 
-    fn create_new(self, target: &Path) -> io::Result<()> {
-        Ok(renameat_with(CWD, &self.path, CWD, target, RenameFlags::NOREPLACE)?)
+    /// Gives the file its name; fails if it exists.
+    fn create(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
+        attributes.apply(&self.file, Some(NEW_FILE_MODE))?;
+        match &self.name {
+            Some(name) => renameat_with(CWD, name, CWD, target, RenameFlags::NOREPLACE)?,
+            None => self.link(target)?,
+        }
+        self.touch_last_byte(target)
     }
 
-    fn append_to(mut self, target: &Path) -> io::Result<()> {
+    fn link(&self, target: &Path) -> io::Result<()> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(linkat(CWD, own, CWD, target, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Writes the last byte again. Watches then report a write after the creation, as for a file that was written in place.
+    fn touch_last_byte(&self, target: &Path) -> io::Result<()> {
+        // Opened by its name: watches do not see what is written through the descriptor of a file that had none.
+        let named = match File::options().read(true).write(true).open(target) {
+            // Another process has removed it meanwhile, or runs it.
+            Err(_) => return Ok(()),
+            Ok(named) => named,
+        };
+        let (ours, found) = (self.file.metadata()?, named.metadata()?);
+        if (ours.dev(), ours.ino()) != (found.dev(), found.ino()) {
+            return Ok(());
+        }
+        let Some(last) = found.len().checked_sub(1) else {
+            return Ok(());
+        };
+        let mut byte = [0];
+        named.read_exact_at(&mut byte, last)?;
+        named.write_all_at(&byte, last)
+    }
+
+    /// Copies the bytes into a file that exists.
+    fn overwrite(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
+        let mut existing = match File::options().write(true).open(target) {
+            // The kernel does not let anybody write to a program that runs, but it can be replaced.
+            Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => return self.replace(target, attributes),
+            opened => opened?,
+        };
+        let (before, now) = (existing.metadata()?.len(), self.file.metadata()?.len());
+        if now > before {
+            // Without space for all bytes, the file stays as it is.
+            match rustix::fs::fallocate(&existing, FallocateFlags::KEEP_SIZE, before, now - before) {
+                Err(Errno::OPNOTSUPP) => {}
+                result => result?,
+            }
+        }
+        attributes.apply(&existing, None)?;
+        self.file.rewind()?;
+        io::copy(&mut self.file, &mut existing)?;
+        existing.set_len(now)
+    }
+
+    /// Puts a new file in the place of an existing one, with its mode and owner.
+    fn replace(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
+        let existing = fs::metadata(target)?;
+        let ids = attributes.ids.or(Some((existing.uid(), existing.gid())));
+        let mode = attributes.mode.or(Some(existing.permissions().mode() & 0o7777));
+        Attributes { mode, ids }.apply(&self.file, None)?;
+        let name = match self.name.take() {
+            Some(name) => name,
+            None => {
+                let name = name_beside(target)?;
+                self.link(&name)?;
+                name
+            }
+        };
+        fs::rename(&name, target).inspect_err(|_| drop(fs::remove_file(&name)))
+    }
+
+    fn append_to(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
         self.file.rewind()?;
         let mut end = File::options().append(true).open(target)?;
+        attributes.apply(&end, None)?;
         io::copy(&mut self.file, &mut end).map(drop)
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // Fails after a rename, when the name no longer exists.
-        let _ = fs::remove_file(&self.path);
+        if let Some(name) = &self.name {
+            // Fails after a rename, when the name no longer exists.
+            let _ = fs::remove_file(name);
+        }
     }
+}
+
+fn name_beside(target: &Path) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // Shortened, because a name of the maximum length leaves no room for the suffix.
+    let name: String = name.to_string_lossy().chars().take(40).collect();
+    let unique = &crate::identity::fresh_entropy()[..12];
+    Ok(target.with_file_name(format!(".{name}.{unique}.part")))
 }

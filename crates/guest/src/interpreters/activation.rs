@@ -9,6 +9,20 @@ use crate::exec::{Setting, text_of};
 /// Variables that an interpreter reads only at startup.
 const READ_AT_START: [&str; 2] = ["NODE_OPTIONS", "NODE_PATH"];
 const PYTHON_TOLD_LATER: [&str; 3] = ["PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
+/// The official images set these for their own builds. Python does not read them.
+const NOT_OF_PYTHON: [&str; 6] = [
+    "PYTHON_VERSION",
+    "PYTHON_SHA256",
+    "PYTHON_PIP_VERSION",
+    "PYTHON_SETUPTOOLS_VERSION",
+    "PYTHON_GET_PIP_URL",
+    "PYTHON_GET_PIP_SHA256",
+];
+
+/// Whether Python may read this variable itself.
+fn is_of_python(name: &str) -> bool {
+    name.starts_with("PYTHON") && !NOT_OF_PYTHON.contains(&name)
+}
 
 /// What an interpreter already has, so that its activation can leave it out.
 #[derive(Default)]
@@ -45,7 +59,7 @@ pub fn context_activation(setting: &Setting, prepared: &Prepared) -> Vec<u8> {
 /// Whether some of these variables only work for an interpreter that is started with them.
 pub fn needs_fresh_start(variables: &Variables) -> bool {
     variables.keys().any(|name| {
-        let python = name.starts_with("PYTHON") && !PYTHON_TOLD_LATER.contains(&name.as_str());
+        let python = is_of_python(name) && !PYTHON_TOLD_LATER.contains(&name.as_str());
         python || READ_AT_START.contains(&name.as_str())
     })
 }
@@ -97,7 +111,7 @@ fn line(setting: &Setting, prepared: &Prepared, r#become: &str, script: Option<(
 fn additions(known: &Variables, wanted: &Variables) -> Option<Variables> {
     let more = wanted.iter().filter(|(name, value)| known.get(*name) != Some(value));
     let more: Variables = more.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let is_plain = |name: &String| name != "TZ" && !name.starts_with("PYTHON");
+    let is_plain = |name: &String| name != "TZ" && !is_of_python(name);
     (known.keys().all(|name| wanted.contains_key(name)) && more.keys().all(is_plain)).then_some(more)
 }
 

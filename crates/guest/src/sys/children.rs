@@ -62,6 +62,30 @@ pub fn signal_group(pid: u32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Signals a group whose leader is gone, and the member that the agent started, which may have made its own group since.
+///
+/// Call it only for a member that has not been reaped: until then, no other group or process can get these numbers.
+pub fn signal_member(group: u32, pid: u32, signal: i32) -> io::Result<()> {
+    let (Some(group), Some(member), Some(named)) =
+        (Pid::from_raw(group as i32), Pid::from_raw(pid as i32), signal_of(signal))
+    else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    match rustix::process::getpgid(Some(member)) {
+        Ok(own) if own != group => {
+            let _ = rustix::process::kill_process_group(group, named);
+            match own == member {
+                true => signal_group(pid, signal),
+                false => signal_process(pid, signal),
+            }
+        }
+        _ => match rustix::process::kill_process_group(group, named) {
+            Err(rustix::io::Errno::SRCH) => signal_process(pid, signal),
+            result => Ok(result?),
+        },
+    }
+}
+
 pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     match (Pid::from_raw(pid as i32), signal_of(signal)) {
         (Some(pid), Some(signal)) => Ok(rustix::process::kill_process(pid, signal)?),

@@ -22,11 +22,31 @@ pub struct Launch<'a> {
     pub stdio: [BorrowedFd<'a>; 3],
     /// Becomes descriptor 3.
     pub extra: Option<BorrowedFd<'a>>,
-    /// Stdin is a terminal, which becomes the controlling one.
-    pub controls_terminal: bool,
+    pub session: Session,
     /// The `cgroup.procs` file of the group to enter.
     pub cgroup: Option<BorrowedFd<'a>>,
     pub niceness: i32,
+}
+
+/// The new session in which a program starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Session {
+    /// The program is a member of a session and a group whose leader is gone. So it can start its own, as `setsid` does
+    /// without a fork, and its exit status is that of the program that it runs.
+    #[default]
+    Member,
+    /// The program leads its session and its group.
+    Leader,
+    /// It leads them, and stdin is a terminal, which becomes the controlling one.
+    LeaderWithTerminal,
+}
+
+/// A program that runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Launched {
+    pub pid: u32,
+    /// Its process group.
+    pub group: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +75,7 @@ const STACK_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
 enum Step {
+    Clone,
     Prepare,
     User,
     Directory,
@@ -70,14 +91,21 @@ struct Child {
     user: Option<(u32, u32, *const u32, usize)>,
     stdio: [RawFd; 3],
     extra: Option<RawFd>,
-    controls_terminal: bool,
+    session: Session,
     cgroup: Option<RawFd>,
     niceness: i32,
+    /// The stack of a member of a session, whose leader starts it.
+    member_stack: *mut c_void,
+    member: c_int,
     failure: Option<(Step, c_int)>,
 }
 
-/// Starts the program as the leader of a new session and returns its process id.
-pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
+/// Starts the program in a new session.
+pub fn launch(plan: &Launch<'_>) -> Result<Launched, LaunchError> {
+    let mut member_stack: Vec<u128> = match plan.session {
+        Session::Member => Vec::with_capacity(STACK_BYTES / size_of::<u128>()),
+        Session::Leader | Session::LeaderWithTerminal => Vec::new(),
+    };
     let mut child = Child {
         programs: pointers(&plan.programs),
         arguments: pointers(&plan.arguments),
@@ -86,29 +114,39 @@ pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
         user: plan.user.as_ref().map(|ids| (ids.uid, ids.gid, ids.groups.as_ptr(), ids.groups.len())),
         stdio: plan.stdio.map(|fd| fd.as_raw_fd()),
         extra: plan.extra.map(|fd| fd.as_raw_fd()),
-        controls_terminal: plan.controls_terminal,
+        session: plan.session,
         cgroup: plan.cgroup.map(|fd| fd.as_raw_fd()),
         niceness: plan.niceness,
+        // SAFETY: the end of the memory that the vector owns.
+        member_stack: unsafe { member_stack.as_mut_ptr().add(member_stack.capacity()).cast() },
+        member: 0,
         failure: None,
     };
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let first = if plan.session == Session::Member { run_leader } else { run };
     // SAFETY: `stack` and `child` outlive the call, because CLONE_VFORK suspends the parent until the child has exec'ed or
-    // exited; the stack is aligned, grows down from its end and is ours alone; `run` makes system calls only.
-    let pid = unsafe {
+    // exited; the stack is aligned, grows down from its end and is ours alone; both functions make system calls only.
+    let leader = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity()).cast::<c_void>();
-        libc::clone(run, top, flags, (&raw mut child).cast())
+        libc::clone(first, top, flags, (&raw mut child).cast())
     };
-    if pid < 0 {
+    if leader < 0 {
         return Err(LaunchError::Clone(io::Error::last_os_error()));
     }
+    let pid = if plan.session == Session::Member { child.member } else { leader };
+    if pid != leader {
+        reap(leader);
+    }
     let Some((step, errno)) = child.failure else {
-        return Ok(pid as u32);
+        return Ok(Launched { pid: pid as u32, group: leader as u32 });
     };
-    // SAFETY: waits for the child that has just failed; a null status pointer is allowed.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    if pid > 0 {
+        reap(pid);
+    }
     let source = io::Error::from_raw_os_error(errno);
     Err(match step {
+        Step::Clone => LaunchError::Clone(source),
         Step::Prepare => LaunchError::Prepare(source),
         Step::User => LaunchError::User(source),
         Step::Directory => LaunchError::Directory(source),
@@ -116,8 +154,31 @@ pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
     })
 }
 
+/// Waits for a child that has ended or is about to.
+fn reap(pid: c_int) {
+    // SAFETY: a null status pointer is allowed.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// The leader of a session starts its member, which is a child of the agent like itself, and ends.
+extern "C" fn run_leader(argument: *mut c_void) -> c_int {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: as in `run`; the leader is suspended until the member has exec'ed or exited, and the member has a stack of
+    // its own. errno is this thread's, and the suspended parent does not use it meanwhile.
+    unsafe {
+        let child = &mut *argument.cast::<Child>();
+        libc::setsid();
+        let stack = child.member_stack;
+        child.member = libc::clone(run, stack, flags, argument);
+        if child.member < 0 {
+            child.failure = Some((Step::Clone, *libc::__errno_location()));
+        }
+        libc::_exit(0)
+    }
 }
 
 extern "C" fn run(argument: *mut c_void) -> c_int {
@@ -136,13 +197,15 @@ impl Child {
     fn prepare(&self) -> Result<(), Step> {
         // SAFETY: system calls on descriptors and constants that are valid for the child's whole life.
         unsafe {
-            libc::setsid();
+            if self.session != Session::Member {
+                libc::setsid();
+            }
             for (number, fd) in self.stdio.iter().chain(&self.extra).enumerate() {
                 if libc::dup2(*fd, number as c_int) < 0 {
                     return Err(Step::Prepare);
                 }
             }
-            if self.controls_terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            if self.session == Session::LeaderWithTerminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                 return Err(Step::Prepare);
             }
             if let Some(cgroup) = self.cgroup
@@ -218,7 +281,7 @@ mod tests {
             user: None,
             stdio,
             extra: None,
-            controls_terminal: false,
+            session: Session::Member,
             cgroup: None,
             niceness: 0,
         }
@@ -238,7 +301,8 @@ mod tests {
     fn the_second_path_is_tried_after_the_first() {
         let null = crate::sys::fds::dev_null().unwrap();
         let fd = null.as_fd();
-        let pid = launch(&plan("/bin/true", [fd, fd, fd])).unwrap();
+        let Launched { pid, group } = launch(&plan("/bin/true", [fd, fd, fd])).unwrap();
+        assert_ne!(pid, group);
         let mut status = 0;
         // SAFETY: waits for our own child; the status pointer is valid.
         assert_eq!(unsafe { libc::waitpid(pid as i32, &mut status, 0) }, pid as i32);

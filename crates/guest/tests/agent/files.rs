@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 
 use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, TreeEntry, WINDOW, WriteMode};
 
@@ -82,9 +83,10 @@ fn an_upload_that_is_broken_off_leaves_no_trace() {
         let request = Request::WriteFile { path: agent.path("d/log"), write: how, mode: None, user: None };
         let stream = host.open(request);
         host.data(stream, b"half");
-        wait_for(|| fs::read_dir(&dir).unwrap().count() == 2);
+        wait_for(|| open_files(&agent, &dir) == 1);
         host.say(&ToGuest::Cancel { stream }, b"");
-        wait_for(|| fs::read_dir(&dir).unwrap().count() == 1);
+        wait_for(|| open_files(&agent, &dir) == 0);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(dir.join("log")).unwrap(), "before");
     }
 }
@@ -98,9 +100,51 @@ fn an_upload_ends_with_its_session() {
     let request = Request::WriteFile { path: agent.path("d/x"), write: WriteMode::Replace, mode: None, user: None };
     let stream = host.open(request);
     host.data(stream, b"half");
-    wait_for(|| fs::read_dir(&dir).unwrap().count() == 1);
+    wait_for(|| open_files(&agent, &dir) == 1);
     drop(host);
-    wait_for(|| fs::read_dir(&dir).unwrap().count() == 0);
+    wait_for(|| open_files(&agent, &dir) == 0);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+/// How many files in `dir`, named or not, the agent has open.
+fn open_files(agent: &Agent, dir: &Path) -> usize {
+    let fds = fs::read_dir(format!("/proc/{}/fd", agent.pid())).unwrap();
+    fds.flatten().filter(|fd| fs::read_link(fd.path()).is_ok_and(|link| link.starts_with(dir))).count()
+}
+
+#[test]
+fn overwriting_keeps_the_inode_and_its_hard_links() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let (path, link) = (agent.path("file"), agent.path("link"));
+    fs::write(&path, "a long text").unwrap();
+    fs::hard_link(&path, &link).unwrap();
+    for bytes in [&b"short"[..], &[b'x'; 300_000], b""] {
+        write(&mut host, &path, WriteMode::Replace, None, bytes).response();
+        assert_eq!(fs::read(&link).unwrap(), bytes);
+    }
+    write(&mut host, &path, WriteMode::Replace, Some(0o640), b"y").response();
+    assert_eq!(fs::metadata(&link).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert_eq!(fs::metadata(&link).unwrap().ino(), fs::metadata(&path).unwrap().ino());
+}
+
+#[test]
+fn a_program_that_runs_can_be_replaced() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let path = agent.path("program");
+    fs::copy("/bin/sleep", &path).unwrap();
+    let mut running = std::process::Command::new(&path).arg("1000").spawn().unwrap();
+    write(&mut host, &path, WriteMode::Replace, None, b"new").response();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(fs::read_dir(agent.dir()).unwrap().filter(|e| is_part(e.as_ref().unwrap())).count(), 0);
+}
+
+fn is_part(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_string_lossy().ends_with(".part")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::fs;
 
-use sandling_protocol::{Change, ChangeKind, Event, Request, Response, StreamId, ToGuest};
+use sandling_protocol::{Change, ChangeKind, Event, Request, Response, StreamId, ToGuest, WriteMode};
 
 use crate::harness::{Agent, Heard, Host};
 
@@ -31,6 +31,33 @@ fn changes_are_reported_as_they_happen() {
     host.until(stream, |heard| saw(heard, &other, ChangeKind::Removed));
     host.say(&ToGuest::Cancel { stream }, b"");
     assert_eq!(host.shell("echo on").out(), "on\n");
+}
+
+#[test]
+fn an_upload_is_a_change_of_its_target_alone() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    fs::create_dir(agent.dir().join("d")).unwrap();
+    let file = agent.path("d/file");
+    let stream = watch(&mut host, &agent.path("d"), false);
+    let upload = |host: &mut Host, bytes: &[u8]| {
+        let request = Request::WriteFile { path: file.clone(), write: WriteMode::Replace, mode: None, user: None };
+        let stream = host.open(request);
+        host.data(stream, bytes);
+        host.finish(stream);
+        host.end(stream).response();
+    };
+    upload(&mut host, b"one");
+    host.until(stream, |heard| saw(heard, &file, ChangeKind::Created) && saw(heard, &file, ChangeKind::Modified));
+    upload(&mut host, b"two");
+    let written = Change { path: file.clone(), kind: ChangeKind::Modified };
+    let writes =
+        |heard: &Heard| heard.events.iter().filter(|e| matches!(e, Event::Changed(c) if *c == written)).count();
+    host.until(stream, |heard| writes(heard) >= 2);
+    let heard = host.peek(stream);
+    let of_others = |event: &&Event| matches!(event, Event::Changed(change) if change.path != file);
+    let others: Vec<_> = heard.events.iter().filter(of_others).collect();
+    assert!(others.is_empty(), "{others:?}");
 }
 
 #[test]

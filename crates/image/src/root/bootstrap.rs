@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::output::Output;
 use crate::apt::{self, Apt, Plan};
@@ -15,6 +16,9 @@ use crate::tool::{self, Event, Tool, is_ordinary_user};
 use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "hooks";
+
+/// Only one build can install packages at a time, so a stuck one must not block the others for good.
+const LONGEST: Duration = Duration::from_secs(20 * 60);
 
 const SETUP: &str = include_str!("../hooks/setup-lists.sh");
 
@@ -59,7 +63,7 @@ pub(crate) fn bootstrap(
     // its workspace meanwhile, so it also holds the store's lock: as its stdin, which all its children inherit.
     let lock = lock.try_clone().map_err(io_at("share the lock of", workspace.dir()))?;
     let mut output = Output::new(plan.packages);
-    tool.stdin(lock).follow(|event| {
+    tool.stdin(lock).within(LONGEST).follow(|event| {
         if let Event::Line(line) = event {
             output.add_line(line);
         }
@@ -79,13 +83,23 @@ fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildErro
         let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
         workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
     }
-    // The host's mirrors may be reachable from the host only, and a sandbox has no network by default.
-    workspace.write(
-        "public-sources.list",
-        0o644,
-        "# Debian's mirrors, for a sandbox that may reach them, go here.\n",
-    )?;
+    workspace.write("public-sources.list", 0o644, &public_sources(&recipe.suite))?;
     Ok(())
+}
+
+/// Debian's public mirrors, which a sandbox reaches if its policy allows the preset `debian`. The mirrors of the host may be
+/// reachable from the host only.
+pub(crate) fn public_sources(suite: &str) -> String {
+    let main = format!("deb http://deb.debian.org/debian {suite} main\n");
+    match suite {
+        // They have no updates beside them.
+        "sid" | "unstable" | "experimental" => main,
+        _ => {
+            let updates = format!("deb http://deb.debian.org/debian {suite}-updates main\n");
+            let security = format!("deb http://deb.debian.org/debian-security {suite}-security main\n");
+            main + &updates + &security
+        }
+    }
 }
 
 fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool, BuildError> {
@@ -108,4 +122,16 @@ fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool,
 fn included(recipe: &Recipe) -> String {
     let packages = recipe.packages.iter().map(String::as_str).chain(["usr-is-merged"]);
     packages.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_its_updates_and_sid_has_none() {
+        let lines = |suite: &str| public_sources(suite).lines().count();
+        assert_eq!((lines("bookworm"), lines("sid")), (3, 1));
+        assert!(public_sources("bookworm").contains("/debian-security bookworm-security main\n"));
+    }
 }

@@ -16,7 +16,7 @@ use crate::error::{BuildError, io_at};
 use crate::guest::GUEST;
 use crate::initrd;
 use crate::kernel::{self, KernelOrigin, OwnKernel};
-use crate::manifest::{FORMAT, Manifest, Part, Provenance};
+use crate::manifest::{FIRST_FORMAT, FORMAT, Manifest, Part, Provenance};
 use crate::progress::{Progress, Report, Step};
 use crate::publish::{publish_dir, scratch_dir, write_json};
 use crate::recipe::Recipe;
@@ -31,6 +31,9 @@ pub struct BuildOptions {
     pub kernel: Option<OwnKernel>,
 }
 
+/// Writes a root disk to a path.
+pub type RootMaker<'a> = &'a dyn Fn(&Path, Report<'_>) -> Result<(), BuildError>;
+
 impl BuildOptions {
     fn allow_reuse(&self) -> bool {
         !self.force && !self.upgrade && self.kernel.is_none()
@@ -40,6 +43,36 @@ impl BuildOptions {
 impl ImageStore {
     /// Builds the parts of the recipe's image whose inputs changed. Blocks; a build from scratch takes minutes.
     pub fn ensure(&self, recipe: &Recipe, options: &BuildOptions, report: Report<'_>) -> Result<Image, BuildError> {
+        self.build(recipe, options, None, report)
+    }
+
+    /// Does the same for a recipe with an OCI image, whose root disk `make_root` writes.
+    pub fn ensure_oci(
+        &self,
+        recipe: &Recipe,
+        make_root: RootMaker<'_>,
+        report: Report<'_>,
+    ) -> Result<Image, BuildError> {
+        self.build(recipe, &BuildOptions::default(), Some(make_root), report)
+    }
+
+    /// Whether the root disk of a recipe exists already.
+    pub fn has_root(&self, recipe: &Recipe) -> Result<bool, BuildError> {
+        let wanted = inputs::of_root(recipe);
+        let found = Parts::new(&self.dir).find_all(Kind::Root, |provenance| match provenance {
+            Provenance::Root { inputs, .. } if inputs == wanted => Some(()),
+            _ => None,
+        });
+        Ok(!found?.is_empty())
+    }
+
+    fn build(
+        &self,
+        recipe: &Recipe,
+        options: &BuildOptions,
+        make_root: Option<RootMaker<'_>>,
+        report: Report<'_>,
+    ) -> Result<Image, BuildError> {
         recipe.check()?;
         let up_to_date = || if options.allow_reuse() { self.up_to_date(recipe) } else { None };
         if let Some(image) = up_to_date() {
@@ -52,7 +85,8 @@ impl ImageStore {
         }
         self.sweep_scratch()?;
         let session = self.supply.begin(&self.dir, recipe, lock.file())?;
-        let build = Build { store: self, parts: Parts::new(&self.dir), recipe, session: session.as_ref() };
+        let parts = Parts::new(&self.dir);
+        let build = Build { store: self, parts, recipe, session: session.as_ref(), make_root };
         build.run(options, report)
     }
 
@@ -76,6 +110,7 @@ struct Build<'a> {
     parts: Parts,
     recipe: &'a Recipe,
     session: &'a dyn Session,
+    make_root: Option<RootMaker<'a>>,
 }
 
 impl Build<'_> {
@@ -84,7 +119,7 @@ impl Build<'_> {
         let (kernel, kernel_origin) = self.kernel(options, report)?;
         let initrd = self.initrd(&kernel, report)?;
         let mut manifest = Manifest {
-            format: FORMAT,
+            format: if self.recipe.oci.is_some() { FORMAT } else { FIRST_FORMAT },
             id: root.id.clone(),
             recipe: self.recipe.clone(),
             inputs: inputs::of_image(self.recipe, &kernel.id),
@@ -109,7 +144,11 @@ impl Build<'_> {
             return Ok(found);
         }
         let (_guard, dir) = self.scratch()?;
-        let packages = self.session.root(&dir.join(ROOT_IMG), report)?;
+        let path = dir.join(ROOT_IMG);
+        let packages = match self.make_root {
+            Some(make_root) => make_root(&path, report).map(|()| BTreeMap::new())?,
+            None => self.session.root(&path, report)?,
+        };
         let provenance = Provenance::Root { inputs: wanted, packages: packages.clone() };
         Ok((self.parts.publish(Kind::Root, &dir, provenance, report)?, packages))
     }

@@ -8,6 +8,7 @@ use crate::kernel::VMLINUZ;
 use crate::manifest::Manifest;
 use crate::name::ContentId;
 use crate::store::parts::{Kind, Parts};
+use crate::trust::{check_trusted, check_trusted_files};
 
 pub(crate) const ROOT_IMG: &str = "root.img";
 pub(crate) const INITRD: &str = "initrd";
@@ -51,7 +52,19 @@ impl Image {
         self.verify(Depth::Full)
     }
 
+    /// Refuses files that another user could have changed.
+    fn check_trusted(&self) -> Result<(), LoadError> {
+        check_trusted(&self.dir)?;
+        let parts = [self.root_img(), self.kernel(), self.initrd()];
+        let directories = parts.iter().filter_map(|path| path.parent());
+        let kinds = directories.clone().filter_map(|path| path.parent());
+        let manifest = self.dir.join("manifest.json");
+        let files = parts.iter().map(|path| path.as_path()).chain([manifest.as_path()]);
+        Ok(check_trusted_files(files.chain(directories).chain(kinds))?)
+    }
+
     pub(crate) fn verify(&self, depth: Depth) -> Result<(), LoadError> {
+        self.check_trusted()?;
         let parts = Parts::new(&self.store);
         let manifest = &self.manifest;
         let all = [(Kind::Root, &manifest.root), (Kind::Kernel, &manifest.kernel), (Kind::Initrd, &manifest.initrd)];

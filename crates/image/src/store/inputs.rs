@@ -3,17 +3,33 @@
 use crate::guest::GUEST;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
-use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, NPM};
+use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, NPM, public_sources};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 
+/// Raised when the same layers would become another root disk.
+const WRITER: u32 = 1;
+
 /// The inputs of a root disk. Templates that differ only in other settings, like memory, share one.
 pub(super) fn of_root(recipe: &Recipe) -> ContentId {
+    if let Some(image) = &recipe.oci {
+        // With the digests of the stored layers: an image's description can claim any uncompressed layers, but a workspace
+        // must have had the stored layers themselves, or the registry's permission to read them.
+        let inputs = serde_json::json!({
+            "blobs": image.blobs,
+            "layers": image.layers,
+            "working_dir": image.config.working_dir,
+            "disk_mib": recipe.disk_mib,
+            "writer": WRITER,
+        });
+        return ContentId::of_json(&inputs);
+    }
     let mut inputs = serde_json::json!({
         "suite": recipe.suite,
         "packages": recipe.packages,
         "disk_mib": recipe.disk_mib,
         "customize": CUSTOMIZE,
+        "sources": public_sources(&recipe.suite),
         "dpkg": DPKG_OPTIONS,
         "mke2fs": MKE2FS_OPTIONS,
     });
@@ -30,7 +46,7 @@ pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
         "root": of_root(recipe),
         "kernel": kernel,
         "guest": blake3::hash(GUEST).to_hex().as_str(),
-        "formats": [manifest::FORMAT, initrd::FORMAT],
+        "formats": [manifest::FIRST_FORMAT, initrd::FORMAT],
     });
     ContentId::of_json(&inputs)
 }
@@ -43,17 +59,18 @@ mod tests {
     #[test]
     fn a_roots_inputs_include_its_packages_and_disk_but_not_its_memory_or_name() {
         let base = resolve("base").unwrap().recipe;
-        let mut other = Recipe::custom("other", &base, []).unwrap();
+        let mut other = base.renamed("other").unwrap();
         other.memory_mib *= 2;
         other.warm.clear();
         assert_eq!(of_root(&other), of_root(&base));
         assert_ne!(of_image(&other, &of_root(&base)), of_image(&base, &of_root(&base)));
         other.disk_mib += 1;
         assert_ne!(of_root(&other), of_root(&base));
-        let more = Recipe::custom("more", &base, ["hello"]).unwrap();
+        let mut more = base.renamed("more").unwrap();
+        more.packages.insert("hello".to_owned());
         assert_ne!(of_root(&more), of_root(&base));
-        let one = more.clone().with_npm(["cowsay@1.5.0"]).unwrap();
-        let other = more.with_npm(["cowsay@1.6.0"]).unwrap();
+        let with = |npm: &str| Recipe { npm: [npm.to_owned()].into(), ..more.clone() };
+        let (one, other) = (with("cowsay@1.5.0"), with("cowsay@1.6.0"));
         assert_ne!(of_root(&one), of_root(&other));
     }
 }

@@ -23,6 +23,7 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
-pub use build::BuildOptions;
+pub use build::{BuildOptions, RootMaker};
 pub use image::Image;
+pub(crate) use read::parse_manifest;
 pub use read::{ImageStore, TemplateEntry};

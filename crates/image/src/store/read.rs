@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
+use rustix::process::umask;
+
 use super::image::Image;
 use super::names;
 use crate::debian::Debian;
@@ -33,6 +36,9 @@ impl ImageStore {
     }
 
     pub(crate) fn with_supply(dir: PathBuf, supply: Box<dyn Supply>) -> Result<Self, LoadError> {
+        // Whatever this process writes from here on, it must be able to trust later, and no other user may change it.
+        let wished = umask(Mode::from_raw_mode(0o077));
+        umask(wished | Mode::from_raw_mode(0o022));
         for sub in ["", "roots", "kernels", "initrds", "images", "names", "scratch"] {
             let path = dir.join(sub);
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -84,7 +90,7 @@ impl ImageStore {
             None => LoadError::DamagedImage { id: id.clone(), what },
         };
         let bytes = fs::read(&path).map_err(|error| damaged(format!("its manifest: {error}")))?;
-        let manifest = parse(&bytes).map_err(|refusal| match refusal {
+        let manifest = parse_manifest(&bytes).map_err(|refusal| match refusal {
             Refusal::TooNew(format) => LoadError::TooNew { id: id.clone(), format },
             Refusal::Broken(what) => damaged(format!("its manifest: {what}")),
         })?;
@@ -95,13 +101,13 @@ impl ImageStore {
     }
 }
 
-enum Refusal {
+pub(crate) enum Refusal {
     TooNew(u32),
     Broken(String),
 }
 
 /// Reads the format first, because the rest of a newer manifest may not be readable.
-fn parse(bytes: &[u8]) -> Result<Manifest, Refusal> {
+pub(crate) fn parse_manifest(bytes: &[u8]) -> Result<Manifest, Refusal> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         format: u32,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use sandling_oci::Digest;
+
 use super::{BuildOptions, Image, ImageStore};
 use crate::builtin::resolve;
 use crate::error::{BuildError, LoadError};
@@ -14,7 +16,7 @@ use crate::kernel::tests::fake_kernel;
 use crate::kernel::{KernelOrigin, from_files};
 use crate::name::TemplateName;
 use crate::progress::{Report, Step};
-use crate::recipe::Recipe;
+use crate::recipe::{OciImage, Recipe};
 use crate::supply::{Session, Supply};
 
 /// A package source that counts requests. Each root it makes differs, as with an archive that changes.
@@ -216,6 +218,24 @@ fn a_file_altered_without_changing_its_size_is_detected() {
 }
 
 #[test]
+fn a_template_that_others_can_write_to_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new(Fake::default());
+    let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let root = image.root_img();
+    let paths = [fixture.store.dir(), &image.dir, root.parent().unwrap(), &root, &image.kernel()];
+    for path in paths {
+        let before = fs::metadata(path).unwrap().permissions().mode();
+        set(path, before | 0o002);
+        let error = fixture.store.load(&named("base")).unwrap_err();
+        assert!(matches!(error, LoadError::Untrusted(_)), "{}: {error}", path.display());
+        set(path, before);
+        fixture.store.load(&named("base")).unwrap();
+    }
+}
+
+#[test]
 fn a_torn_manifest_or_entry_is_damage_and_is_repaired() {
     let fixture = Fixture::new(Fake::default());
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
@@ -249,7 +269,7 @@ fn a_newer_manifest_is_refused() {
 
 #[test]
 fn two_builders_at_once_make_one_image_and_the_second_reports_that_it_waits() {
-    let fixture = Fixture::new(Fake { root_takes: Duration::from_millis(600), ..Default::default() });
+    let fixture = Fixture::new(Fake { root_takes: Duration::from_secs(2), ..Default::default() });
     let build = || {
         let mut waited = false;
         let image = fixture.store.ensure(&base(), &BuildOptions::default(), &mut |progress| {
@@ -280,7 +300,8 @@ fn leftovers_of_an_interrupted_build_are_removed() {
 fn removing_a_template_removes_what_nothing_else_uses() {
     let fixture = Fixture::new(Fake::default());
     let kept = fixture.ensure(&base(), BuildOptions::default()).unwrap();
-    let mine = Recipe::custom("mine", &base(), ["hello"]).unwrap();
+    let mut mine = base().renamed("mine").unwrap();
+    mine.packages.insert("hello".to_owned());
     let gone = fixture.ensure(&mine, BuildOptions::default()).unwrap();
     let running = fixture.ensure(&mine, BuildOptions { force: true, ..Default::default() }).unwrap();
     let in_use = BTreeSet::from([running.id.clone()]);
@@ -299,4 +320,46 @@ fn a_template_that_was_never_built_says_how_to_build_it() {
     let fixture = Fixture::new(Fake::default());
     let error = fixture.store.load(&named("base")).unwrap_err().to_string();
     assert_eq!(error, "template `base` has not been built; `sandling template build base` builds it");
+}
+
+fn oci(name: &str, blob: &str) -> Recipe {
+    let config = r#"{"Entrypoint":["/app"],"Cmd":["serve"],"Labels":{"a":"b"},"StopSignal":"SIGINT","ExposedPorts":{"80/tcp":{}}}"#;
+    let image = OciImage {
+        reference: "registry.example/app:1".to_owned(),
+        digest: Digest::of(b"manifest"),
+        blobs: vec![Digest::of(blob.as_bytes())],
+        layers: vec![Digest::of(b"uncompressed")],
+        config: serde_json::from_str(config).unwrap(),
+    };
+    Recipe::of_oci(named(name), image)
+}
+
+#[test]
+fn a_template_of_an_oci_image_keeps_its_configuration_and_shares_the_root_of_the_same_layers() {
+    let fixture = Fixture::new(Fake::default());
+    let made = AtomicU32::new(0);
+    let ensure = |recipe: &Recipe| {
+        let make_root = |path: &Path, _: Report<'_>| -> Result<(), BuildError> {
+            made.fetch_add(1, Ordering::SeqCst);
+            fs::write(path, "disk").unwrap();
+            Ok(())
+        };
+        fixture.store.ensure_oci(recipe, &make_root, &mut |_| ()).unwrap()
+    };
+    let recipe = oci("app", "layer");
+    assert!(!fixture.store.has_root(&recipe).unwrap());
+    ensure(&recipe);
+    let image = fixture.store.load(&named("app")).unwrap();
+    assert_eq!((image.manifest.format, &image.manifest.recipe), (2, &recipe));
+    let config = image.manifest.recipe.oci.unwrap().config;
+    assert_eq!((config.entrypoint.unwrap(), config.cmd.unwrap()), (vec!["/app".to_owned()], vec!["serve".to_owned()]));
+    assert_eq!((config.stop_signal.as_deref(), config.labels.unwrap().len()), (Some("SIGINT"), 1));
+    assert!(config.exposed_ports.unwrap().contains_key("80/tcp"));
+    ensure(&recipe);
+    ensure(&oci("other", "layer"));
+    assert_eq!((made.load(Ordering::SeqCst), fixture.made().0), (1, 0));
+    // The same claim about uncompressed layers is not enough.
+    ensure(&oci("forged", "other layer"));
+    assert_eq!(made.load(Ordering::SeqCst), 2);
+    assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().manifest.format, 1);
 }

@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
-    CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCEPT_RANGES, CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
@@ -26,11 +26,11 @@ use tokio::task::AbortHandle;
 
 use super::guest_frames::GuestFrames;
 use super::host::{self, Host};
-use super::placeholders::{Placed, mentions, place};
+use super::pattern::Pattern;
+use super::placeholders::{Denied, Placed, mentions, place};
 use super::scrub::{Scrubbed, Scrubber};
 use super::search::{Search, Searched};
 use super::server_frames::ServerFrames;
-use super::spelling::{Spelling, spellings};
 use crate::destination::End;
 use crate::event::{EventKind, Failure, Verdict};
 use crate::name::HostName;
@@ -56,7 +56,7 @@ struct Proxy<'a> {
     server: tokio::sync::Mutex<SendRequest<Searched>>,
     /// A connection that switches to WebSocket.
     upgrade: Mutex<Option<Upgrade>>,
-    refused: Mutex<Option<Refusal>>,
+    refused: Mutex<Option<Denied>>,
     /// The host of the latest request, for events.
     asked: Mutex<Option<HostName>>,
     /// Set when a request's body contains a placeholder.
@@ -157,9 +157,11 @@ async fn relay_upgraded(upgrade: Upgrade) -> Result<End, End> {
 impl Proxy<'_> {
     /// Determines how the connection ended, after the guest's side is over.
     async fn end(&self, served: hyper::Result<()>) -> Result<End, End> {
-        if let Some(why) = take(&self.refused) {
+        if let Some(Denied { why, detail }) = take(&self.refused) {
             // The guest got the reason as a response. The connection ends normally, so that the guest can read it.
-            self.session.note(EventKind::Request, Verdict::Refused(why), take(&self.asked));
+            let mut event = self.session.event(EventKind::Request, Verdict::Refused(why), take(&self.asked));
+            event.detail = detail;
+            self.session.shared.journal.write(event);
             return Ok(End::Done);
         }
         if self.found.load(Ordering::Relaxed) {
@@ -192,12 +194,12 @@ impl Proxy<'_> {
                 let hidden = self.hidden(&secrets, placed);
                 self.forward(Request::from_parts(parts, body), hidden, upgrades, sent).await
             }
-            Err(why) => Ok(self.refuse(why)),
+            Err(denied) => Ok(self.refuse(denied)),
         }
     }
 
     /// Judges a request, and rewrites it for the server.
-    fn admit(&self, parts: &mut Parts, secrets: &SecretSet) -> Result<(Placed, bool), Refusal> {
+    fn admit(&self, parts: &mut Parts, secrets: &SecretSet) -> Result<(Placed, bool), Denied> {
         let session = self.session;
         let port = session.destination.port;
         let usual = if self.opened.is_some() { HTTPS } else { HTTP };
@@ -210,7 +212,7 @@ impl Proxy<'_> {
         let upgrades = host::upgrades(parts)?;
         let placed = match (&self.opened, &name) {
             (Some(_), Some(name)) => place(secrets, name, port, parts)?,
-            _ if mentions(secrets, parts) => return Err(Refusal::SecretMisplaced),
+            _ if secrets.iter().any(|secret| mentions(secret, parts)) => return Err(Refusal::SecretMisplaced.into()),
             _ => Placed::default(),
         };
         if upgrades && !secrets.is_empty() {
@@ -226,14 +228,14 @@ impl Proxy<'_> {
         Ok((placed, upgrades))
     }
 
-    /// The spellings of secrets to remove from the response, whichever request the server knows them from.
-    fn hidden(&self, secrets: &SecretSet, placed: Placed) -> Vec<Spelling> {
+    /// The patterns to mask in the response, whichever request the server knows them from.
+    fn hidden(&self, secrets: &SecretSet, placed: Placed) -> Vec<Pattern> {
         let Some(name) = &self.opened else { return Vec::new() };
         let bound = secrets.bound_to(name, self.session.destination.port).into_iter();
         // A short value may appear by chance, so it is removed only from the response to the request that carried it.
         let told =
             bound.filter(|secret| secret.is_unmistakable() || placed.names.iter().any(|name| name == secret.name()));
-        told.flat_map(spellings).chain(placed.spellings).collect()
+        told.flat_map(Pattern::all).chain(placed.patterns).collect()
     }
 
     fn judge(&self, host: Host) -> Result<Option<HostName>, Refusal> {
@@ -259,7 +261,7 @@ impl Proxy<'_> {
     async fn forward(
         &self,
         mut request: Request<Searched>,
-        hidden: Vec<Spelling>,
+        hidden: Vec<Pattern>,
         upgrades: bool,
         sent: Option<GuestFrames>,
     ) -> Result<Answer, hyper::Error> {
@@ -270,13 +272,15 @@ impl Proxy<'_> {
             Err(_) if self.found.load(Ordering::Relaxed) => return Ok(self.refuse(Refusal::SecretMisplaced)),
             answered => answered?,
         };
-        let scrubber = (!hidden.is_empty()).then(|| Scrubber::new(hidden.clone()));
+        let scrubber = (!hidden.is_empty()).then(|| Scrubber::new(hidden));
         if let Some(scrubber) = &scrubber {
-            if !readable(response.headers()) {
+            if response.status() == StatusCode::PARTIAL_CONTENT || !readable(response.headers()) {
                 return Ok(self.refuse(Refusal::AnswerEncoded));
             }
             scrubber.headers(response.headers_mut());
             response.extensions_mut().remove::<ReasonPhrase>();
+            // The gateway removes ranges from requests, so clients must not wait for them.
+            response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
         }
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match (guest, switching) {
@@ -284,7 +288,7 @@ impl Proxy<'_> {
                 if !host::names_websocket(response.headers()) {
                     return Ok(self.refuse(Refusal::OtherProtocol));
                 }
-                let frames = (!hidden.is_empty()).then(|| ServerFrames::new(Scrubber::new(hidden)));
+                let frames = scrubber.clone().map(ServerFrames::new);
                 if frames.is_some() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
                     return Ok(self.refuse(Refusal::AnswerEncoded));
                 }
@@ -300,9 +304,11 @@ impl Proxy<'_> {
     }
 
     /// Responds with the reason, and ends the connection.
-    fn refuse(&self, why: Refusal) -> Answer {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        let text = format!("sandling refused this request: {why}\n");
+    fn refuse(&self, denied: impl Into<Denied>) -> Answer {
+        let denied = denied.into();
+        let reason = denied.detail.clone().unwrap_or_else(|| denied.why.to_string());
+        let text = format!("sandling refused this request: {reason}\n");
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
         let mut response = Response::new(Either::Right(Full::from(text)));
         *response.status_mut() = StatusCode::FORBIDDEN;
         let headers = response.headers_mut();

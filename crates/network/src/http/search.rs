@@ -92,13 +92,16 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::placement::Placement;
     use crate::secret::Secret;
 
     pub const PLACEHOLDER: &str = "sandling-placeholder-1";
 
     pub fn search() -> Search {
         let hosts = vec!["api.example.com".parse().unwrap()];
-        Search::new(&SecretSet::new(vec![Secret::new("token", PLACEHOLDER, "value".to_owned(), hosts).unwrap()]))
+        Search::new(&SecretSet::new(vec![
+            Secret::new("token", PLACEHOLDER, "value".to_owned(), hosts, vec![Placement::default()]).unwrap(),
+        ]))
     }
 
     proptest! {

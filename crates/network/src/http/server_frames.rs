@@ -148,12 +148,12 @@ fn write(first: u8, payload: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use zeroize::Zeroizing;
 
+    use super::super::pattern::Pattern;
     use super::*;
 
     fn frames() -> ServerFrames {
-        ServerFrames::new(Scrubber::new(vec![Zeroizing::new(b"hunter2".to_vec())]))
+        ServerFrames::new(Scrubber::new(vec![Pattern::text("hunter2")]))
     }
 
     fn through(bytes: &[u8], cut: usize) -> Vec<u8> {

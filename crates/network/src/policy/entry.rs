@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::preset::Preset;
+use super::resolvers;
 use crate::name::{HostName, NotAName};
 
 /// The default ports of a listed name. On these the gateway can see the name itself.
@@ -89,6 +90,15 @@ impl Entry {
     /// Whether `port` of `name` may be connected to.
     pub fn covers_port_of_name(&self, name: &HostName, port: u16) -> bool {
         self.covers_name(name) && self.ports.include(port, &NAMED_PORTS)
+    }
+
+    /// Whether it names a public DNS resolver, which no policy lets a guest reach.
+    pub fn names_resolver(&self) -> bool {
+        match &self.target {
+            Target::Name(name) => resolvers::is_resolver_name(name),
+            Target::Network(net) => net.prefix_len() >= 24 && resolvers::is_resolver_address(net.network()),
+            Target::Below(_) | Target::Preset(_) => false,
+        }
     }
 
     /// Whether `port` of `address` may be connected to without a name.

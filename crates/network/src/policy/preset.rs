@@ -15,16 +15,34 @@ pub enum Preset {
     Crates,
     Debian,
     Github,
+    Go,
+    Maven,
+    Rubygems,
+    Huggingface,
+    Conda,
 }
 
 /// The text is not a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("unknown preset; the presets are pypi, npm, crates, debian and github")]
+#[error(
+    "unknown preset; the presets are pypi, npm, crates, debian, github, go, maven, rubygems, huggingface and conda"
+)]
 pub struct NoPreset;
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Preset; 5] = [Preset::Pypi, Preset::Npm, Preset::Crates, Preset::Debian, Preset::Github];
+    pub const ALL: [Preset; 10] = [
+        Preset::Pypi,
+        Preset::Npm,
+        Preset::Crates,
+        Preset::Debian,
+        Preset::Github,
+        Preset::Go,
+        Preset::Maven,
+        Preset::Rubygems,
+        Preset::Huggingface,
+        Preset::Conda,
+    ];
 
     /// The preset's name.
     pub fn as_str(self) -> &'static str {
@@ -34,6 +52,11 @@ impl Preset {
             Preset::Crates => "crates",
             Preset::Debian => "debian",
             Preset::Github => "github",
+            Preset::Go => "go",
+            Preset::Maven => "maven",
+            Preset::Rubygems => "rubygems",
+            Preset::Huggingface => "huggingface",
+            Preset::Conda => "conda",
         }
     }
 
@@ -54,6 +77,20 @@ impl Preset {
                 "github-releases.githubusercontent.com",
                 "media.githubusercontent.com",
             ],
+            Preset::Go => &["proxy.golang.org", "sum.golang.org"],
+            Preset::Maven => &["repo.maven.apache.org", "repo1.maven.org"],
+            Preset::Rubygems => &["rubygems.org", "index.rubygems.org"],
+            Preset::Huggingface => &[
+                "huggingface.co",
+                "cdn-lfs.huggingface.co",
+                "cdn-lfs.hf.co",
+                "cdn-lfs-us-1.hf.co",
+                "cdn-lfs-eu-1.hf.co",
+                "cas-bridge.xethub.hf.co",
+                "cas-server.xethub.hf.co",
+                "transfer.xethub.hf.co",
+            ],
+            Preset::Conda => &["conda.anaconda.org", "repo.anaconda.com"],
         }
     }
 
@@ -86,7 +123,10 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(preset.as_str().parse(), Ok(preset));
             for host in preset.hosts() {
-                assert!(preset.covers(&host.parse().unwrap()), "{host}");
+                let name = host.parse().unwrap();
+                let covering = Preset::ALL.into_iter().filter(|preset| preset.covers(&name));
+                // A host of two presets would be learned as either of them.
+                assert_eq!(covering.collect::<Vec<_>>(), [preset], "{host}");
             }
         }
     }

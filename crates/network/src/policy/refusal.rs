@@ -79,11 +79,16 @@ pub enum Refusal {
     FrameOversized,
     #[error("the secret is not for this host")]
     SecretElsewhere,
-    #[error("a secret is inserted only into headers and queries of HTTPS requests")]
+    #[error(
+        "the placeholder of a secret is where the gateway inserts no secret; it does so only in HTTPS requests, at the \
+         placements of the secret, and never in a path, a header's name, a body or a WebSocket message"
+    )]
     SecretMisplaced,
     #[error("TLS must be intercepted, and the sandbox has no certificate authority for that")]
     NoAuthority,
-    #[error("the response to a request with a secret is encoded, so the gateway could not remove the secret from it")]
+    #[error(
+        "the response to a request with a secret is encoded or partial, so the gateway could not remove the secret from it"
+    )]
     AnswerEncoded,
     #[error("the policy changed")]
     PolicyChanged,

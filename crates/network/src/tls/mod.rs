@@ -5,7 +5,7 @@ mod hello;
 mod interceptor;
 mod roots;
 
-pub use authority::{Authority, AuthorityError};
+pub use authority::{Authority, AuthorityError, is_certificate_of};
 pub use hello::Hello;
 pub(crate) use interceptor::Interceptor;
 pub use roots::{RootsError, TrustRoots};

@@ -129,15 +129,14 @@ isolated! {
         socket.send(STRANGER, ECHO, b"hello");
         assert!(socket.receive(PATIENCE).await.is_some());
         ip(&["address", "add", &format!("{STRANGER}/32"), "dev", "lo"]);
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            socket.send(STRANGER, ECHO, b"hello");
-            if socket.receive(MOMENT).await.is_none() {
-                break;
+        // A missing answer says nothing: on a busy host, answers are late.
+        {
+            let mut closed = std::pin::pin!(world.refused(EventKind::Close, Refusal::PolicyChanged));
+            loop {
+                socket.send(STRANGER, ECHO, b"hello");
+                tokio::select! { _ = &mut closed => break, () = tokio::time::sleep(MOMENT) => {} }
             }
-            assert!(Instant::now() < deadline, "the host is still reached");
         }
-        world.refused(EventKind::Close, Refusal::PolicyChanged).await;
         socket.send(STRANGER, ECHO, b"hello");
         world.refused(EventKind::Connect, Refusal::Range(Range::Host)).await;
     }

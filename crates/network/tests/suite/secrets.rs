@@ -6,6 +6,7 @@ use sandling_network::{EventKind, Failure, Secret, SecretSet, TrustRoots, Verdic
 use tokio::io::AsyncReadExt;
 
 use crate::isolated;
+use crate::servers::forms;
 use crate::world::{SHARED, World, allow, exchange, say};
 
 const PLACEHOLDER: &str = "sandling-placeholder-token";
@@ -13,7 +14,9 @@ const VALUE: &str = "hunter2-the-real-one";
 
 fn secrets() -> SecretSet {
     let hosts = vec!["api.example.com".parse().unwrap()];
-    SecretSet::new(vec![Secret::new("token", PLACEHOLDER, VALUE.to_owned(), hosts).unwrap()])
+    let placements = ["header Authorization: Bearer", "header X-Key", "query key", "basic"];
+    let placements = placements.map(|text| text.parse().unwrap()).to_vec();
+    SecretSet::new(vec![Secret::new("token", PLACEHOLDER, VALUE.to_owned(), hosts, placements).unwrap()])
 }
 
 async fn world() -> World {
@@ -54,6 +57,23 @@ isolated! {
         assert!(world.requests()[0].contains(&format!("/q?key={VALUE}&x=1")), "{:?}", world.requests());
         assert!(world.requests()[0].contains(&real));
         assert!(!answer.contains(VALUE) && !answer.contains(&real), "{answer}");
+    }
+
+    async fn a_secret_goes_nowhere_but_to_its_placements() {
+        let mut world = world().await;
+        for (path, header, advice) in [
+            (format!("/post?text={PLACEHOLDER}"), "X: y".to_owned(), "--query 'text'"),
+            ("/post".to_owned(), format!("X-Note: {PLACEHOLDER}"), "--header 'x-note'"),
+            ("/post".to_owned(), format!("Authorization: {PLACEHOLDER}"), "--header 'authorization'"),
+            ("/post".to_owned(), format!("Authorization: Bearer my {PLACEHOLDER}"), "--header 'authorization: Bearer my'"),
+        ] {
+            let answer = world.https("api.example.com", &request(&path, &header)).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(advice), "{answer}");
+            let event = world.refused(EventKind::Request, Refusal::SecretMisplaced).await;
+            let detail = event.detail.unwrap();
+            assert!(detail.contains("the secret token") && detail.ends_with(advice), "{detail}");
+        }
+        assert!(world.requests().is_empty(), "{:?}", world.requests());
     }
 
     async fn another_host_gets_only_the_placeholder() {
@@ -129,6 +149,31 @@ isolated! {
             let real = base64::engine::general_purpose::STANDARD.encode(format!("git:{VALUE}"));
             assert!(!answer.contains(VALUE) && !answer.contains(&real[8..16]), "{answer}");
         }
+    }
+
+    async fn a_server_cannot_repeat_a_secret_in_another_form() {
+        let world = world().await;
+        let answer = world.https("api.example.com", &request("/forms", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
+        assert!(world.requests()[0].contains(VALUE) && answer.contains("X-Echo: ****"), "{answer}");
+        for form in forms(VALUE) {
+            let part = form.lines().next().unwrap();
+            assert!(!answer.contains(&part[part.len() / 2..]), "{form} in {answer}");
+        }
+    }
+
+    async fn a_range_is_not_passed_on() {
+        let mut world = world().await;
+        let ranged = |path: &str| request(path, &format!("X-Key: {PLACEHOLDER}\r\nRange: bytes=0-9\r\nIf-Range: \"x\""));
+        let answer = world.https("api.example.com", &ranged("/all")).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.to_ascii_lowercase().contains("accept-ranges: none"), "{answer}");
+        assert!(!world.requests()[0].to_ascii_lowercase().contains("range"), "{:?}", world.requests());
+        let answer = world.https("api.example.com", &ranged("/part")).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        world.refused(EventKind::Request, Refusal::AnswerEncoded).await;
+        // A host without secrets gets the range.
+        let other = "GET /other HTTP/1.1\r\nHost: example.com\r\nRange: bytes=0-9\r\n\r\n";
+        world.https("example.com", other).await.unwrap();
+        assert!(world.requests()[2].contains("Range: bytes=0-9"), "{:?}", world.requests());
     }
 
     async fn status_lines_and_header_names_do_not_repeat_a_secret() {

@@ -203,7 +203,20 @@ async fn body<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>, head: &s
     Some(String::from_utf8_lossy(&read.drain(..length).collect::<Vec<_>>()).into_owned())
 }
 
+/// Ways in which a server may repeat a key.
+pub fn forms(key: &str) -> Vec<String> {
+    let each = |write: fn(u8) -> String| key.bytes().map(write).collect::<String>();
+    vec![
+        each(|byte| format!("\\u{byte:04x}")),
+        each(|byte| format!("&#{byte};")),
+        each(|byte| format!("%{byte:02x}")),
+        each(|byte| format!("{byte:02X}")),
+        each(|byte| format!("{}\0", char::from(byte))),
+    ]
+}
+
 fn answer(head: &str, before: &str) -> Vec<u8> {
+    let key = head.lines().find_map(|line| line.strip_prefix("X-Key: ")).unwrap_or_default();
     let head = if head.starts_with("GET /redirect") {
         "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n".to_owned()
     } else if head.starts_with("GET /socket") {
@@ -214,8 +227,13 @@ fn answer(head: &str, before: &str) -> Vec<u8> {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n".to_owned()
     } else if head.starts_with("GET /before") {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{before}", before.len())
+    } else if head.starts_with("GET /forms") {
+        let text = forms(key).join("\n");
+        format!("HTTP/1.1 200 OK\r\nX-Echo: {}\r\nContent-Length: {}\r\n\r\n{text}", forms(key)[0], text.len())
+    } else if head.starts_with("GET /part") {
+        let part = &key[..key.len().min(10)];
+        format!("HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\n\r\n{part}", part.len())
     } else if head.starts_with("GET /phrase") {
-        let key = head.lines().find_map(|line| line.strip_prefix("X-Key: ")).unwrap_or_default();
         format!("HTTP/1.1 401 no such key: {key}\r\nX-{key}: 1\r\nContent-Length: 0\r\n\r\n")
     } else if head.starts_with("GET /trailers") {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n";

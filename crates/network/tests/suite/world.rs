@@ -69,7 +69,7 @@ impl World {
         let tls = servers::tls();
         servers::start(&log, &zone, tls.acceptor).await;
         let directory = tempfile::tempdir().unwrap();
-        let own_authority = Arc::new(Authority::generate("test").unwrap());
+        let own_authority = Arc::new(Authority::generate().unwrap());
         let mut world = World {
             guest: guest(&directory, "machine", "gateway"),
             gateway: None,

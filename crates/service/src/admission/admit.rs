@@ -82,7 +82,7 @@ impl InProgress {
                 },
             })?;
         }
-        self.reserved += *requested;
+        self.reserved = self.reserved + *requested;
         self.reservations += 1;
         Ok(())
     }
@@ -138,8 +138,16 @@ impl Admission {
     }
 
     /// Applies from the next request on; a workspace keeps what it already has.
-    pub fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<(), WorkspaceError> {
-        let found = self.store.set_quota(workspace, quota)?;
+    pub fn change_quota(
+        &self,
+        workspace: &WorkspaceName,
+        change: impl FnOnce(&mut Quota),
+    ) -> Result<(), WorkspaceError> {
+        // Two changes of different limits at once must both last.
+        let _one_at_a_time = self.lock();
+        let mut quota = self.quota(workspace)?;
+        change(&mut quota);
+        let found = self.store.set_quota(workspace, &quota)?;
         found.then_some(()).ok_or_else(|| WorkspaceError::NotFound(workspace.clone()))
     }
 }
@@ -166,7 +174,7 @@ mod tests {
     fn simultaneous_requests_do_not_exceed_the_quota() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        fixture.admission.set_quota(&default, &Quota { sandboxes: Some(10), ..DEFAULT_QUOTA }).unwrap();
+        fixture.admission.change_quota(&default, |quota| quota.sandboxes = Some(10)).unwrap();
         let (in_use, admitted) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..40 {
@@ -190,7 +198,7 @@ mod tests {
     fn a_failed_create_frees_its_reservation() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        fixture.admission.set_quota(&default, &Quota { vcpus: Some(2), ..DEFAULT_QUOTA }).unwrap();
+        fixture.admission.change_quota(&default, |quota| quota.vcpus = Some(2)).unwrap();
         let first = fixture.admission.admit(&default, &ONE, Resources::default).unwrap();
         assert_eq!(refused(fixture.admission.admit(&default, &ONE, Resources::default)).what, Resource::Vcpus);
         drop(first);
@@ -201,7 +209,7 @@ mod tests {
     fn only_a_rate_refusal_says_when_to_retry() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        fixture.admission.set_quota(&default, &Quota { creates_per_minute: Some(1), ..DEFAULT_QUOTA }).unwrap();
+        fixture.admission.change_quota(&default, |quota| quota.creates_per_minute = Some(1)).unwrap();
         drop(fixture.admission.admit(&default, &ONE, Resources::default).unwrap());
         let rate = refused(fixture.admission.admit(&default, &ONE, Resources::default));
         assert_eq!(rate.what, Resource::CreatesPerMinute);
@@ -219,7 +227,7 @@ mod tests {
         fixture.workspaces.create(&other).unwrap();
         for name in [&default, &other] {
             let quota = Quota { sandboxes: Some(1), creates_per_minute: Some(1), ..DEFAULT_QUOTA };
-            fixture.admission.set_quota(name, &quota).unwrap();
+            fixture.admission.change_quota(name, |now| *now = quota).unwrap();
         }
         let _kept = fixture.admission.admit(&default, &ONE, Resources::default).unwrap();
         assert!(fixture.admission.admit(&other, &ONE, Resources::default).is_ok());
@@ -231,9 +239,9 @@ mod tests {
         let default = WorkspaceName::default();
         assert_eq!(fixture.admission.quota(&default).unwrap(), DEFAULT_QUOTA);
         let quota = Quota { sandboxes: None, disk_mib: Some(u32::MAX), ..DEFAULT_QUOTA };
-        fixture.admission.set_quota(&default, &quota).unwrap();
+        fixture.admission.change_quota(&default, |now| *now = quota).unwrap();
         assert_eq!(fixture.admission.quota(&default).unwrap(), quota);
-        let nowhere = fixture.admission.set_quota(&workspace("nowhere"), &quota);
+        let nowhere = fixture.admission.change_quota(&workspace("nowhere"), |now| *now = quota);
         assert!(matches!(nowhere, Err(WorkspaceError::NotFound(_))));
     }
 }

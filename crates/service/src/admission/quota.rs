@@ -1,7 +1,7 @@
 //! A workspace's limits, and the pure check against them.
 
 use std::fmt;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -68,23 +68,11 @@ impl Add for Resources {
     }
 }
 
-impl AddAssign for Resources {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
 impl Sub for Resources {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
         self.each(other, u64::saturating_sub)
-    }
-}
-
-impl std::iter::Sum for Resources {
-    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
-        amounts.fold(Self::default(), Add::add)
     }
 }
 
@@ -215,7 +203,7 @@ mod tests {
             let mut used = Resources::default();
             for requested in requests {
                 if check(&quota, &used, &requested).is_ok() {
-                    used += requested;
+                    used = used + requested;
                 }
                 prop_assert!(within(&quota, &used), "{used:?} over {quota:?}");
             }

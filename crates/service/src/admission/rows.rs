@@ -1,7 +1,8 @@
 //! Rows of quotas that were set.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::Query;
 
 use super::quota::Quota;
 use crate::store::Store;
@@ -9,9 +10,7 @@ use crate::workspaces::WorkspaceName;
 
 impl Store {
     pub(crate) fn quota(&self, workspace: &WorkspaceName) -> Result<Option<Quota>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT * FROM quotas WHERE workspace = ?1")?;
-        let quota = statement.query_row([workspace.as_str()], |row| {
+        self.connection().find("SELECT * FROM quotas WHERE workspace = ?1", [workspace.as_str()], |row| {
             Ok(Quota {
                 sandboxes: row.get("sandboxes")?,
                 vcpus: row.get("vcpus")?,
@@ -21,19 +20,16 @@ impl Store {
                 requests_per_second: row.get("requests_per_second")?,
                 open_requests: row.get("open_requests")?,
             })
-        });
-        Ok(quota.optional()?)
+        })
     }
 
     /// Returns false if there is no such workspace.
     pub(crate) fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached(
-                "INSERT OR REPLACE INTO quotas (workspace, sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute, \
-                 requests_per_second, open_requests) SELECT name, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL",
-            )?
-            .execute(params![
+        self.connection().run(
+            "INSERT OR REPLACE INTO quotas (workspace, sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute, \
+             requests_per_second, open_requests) SELECT name, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM workspaces \
+             WHERE name = ?1 AND deleted_ms IS NULL",
+            params![
                 workspace.as_str(),
                 quota.sandboxes,
                 quota.vcpus,
@@ -42,7 +38,7 @@ impl Store {
                 quota.creates_per_minute,
                 quota.requests_per_second,
                 quota.open_requests,
-            ])?;
-        Ok(rows == 1)
+            ],
+        )
     }
 }

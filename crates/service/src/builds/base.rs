@@ -1,10 +1,16 @@
-//! The base of a build: a built-in template, a template of the workspace, or the name of an image that a template can
-//! replace.
+//! The base of a build: a built-in template, a template of the workspace, an image that a template replaces, or any other
+//! image.
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{ProcessDefaults, SnapshotId, SnapshotInfo, TemplateError};
+use sandling_engine::{Engine, ProcessDefaults, SnapshotId, SnapshotInfo, TemplateError};
+use sandling_oci::Config;
 
 use super::start::Builds;
+use crate::images::{ImageError, NamedImage, process_defaults};
+use crate::workspaces::WorkspaceName;
+
+/// The name of an empty image in a Dockerfile.
+const SCRATCH: &str = "scratch";
 
 /// What a machine is made from.
 pub enum TemplateSource {
@@ -15,15 +21,28 @@ pub enum TemplateSource {
         snapshot: Box<SnapshotInfo>,
     },
     Snapshot(Box<SnapshotInfo>),
+    Image(Box<ImageBase>),
+    /// An empty file system.
+    Scratch,
+}
+
+/// An OCI image as a base.
+pub struct ImageBase {
+    config: Config,
+    template: ImageTemplate,
+}
+
+enum ImageTemplate {
+    /// A template that was made of an image.
+    Made(String),
+    /// An image that the build pulls first.
+    Named(Box<NamedImage>),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
-    #[error(
-        "the image {0:?} cannot be had here, because no images are fetched: begin with a template of yours or with \
-         base, code-interpreter, debian:12, python:3.11, node:18 or ubuntu:24.04, which the first two stand for"
-    )]
-    UnknownImage(String),
+    #[error(transparent)]
+    Image(#[from] ImageError),
     #[error(transparent)]
     Template(#[from] TemplateError),
     #[error(transparent)]
@@ -31,27 +50,95 @@ pub enum BaseError {
 }
 
 impl TemplateSource {
+    /// A template by name, which may have been made of an image.
+    pub fn of_template(engine: &Engine, workspace: &str, name: &str) -> Self {
+        match engine.machines().oci_image(workspace, name) {
+            Some(image) => image_base(&image.config, ImageTemplate::Made(name.to_owned())),
+            None => Self::Template(name.to_owned()),
+        }
+    }
+
     /// What the source sets for every process that is started in it.
     pub fn process_defaults(&self) -> ProcessDefaults {
         match self {
-            Self::Template(_) => ProcessDefaults::default(),
+            Self::Template(_) | Self::Scratch => ProcessDefaults::default(),
+            Self::Image(image) => process_defaults(&image.config),
             Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => snapshot.settings.process.clone(),
         }
     }
 
-    /// The template and, if it is made from one, the snapshot of a new sandbox.
-    pub fn origin(&self) -> (String, Option<SnapshotId>) {
+    /// What the source says about itself besides what applies to processes.
+    pub(super) fn config(&self) -> Config {
         match self {
-            Self::Template(name) | Self::Saved { name, .. } => (name.clone(), None),
-            Self::Snapshot(snapshot) => (snapshot.template.clone(), Some(snapshot.id.clone())),
+            Self::Template(_) | Self::Scratch => Config::default(),
+            Self::Image(image) => image.config.clone(),
+            Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => {
+                let stored = snapshot.settings.image_config.clone();
+                stored.and_then(|config| serde_json::from_value(config).ok()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// A text that changes if and only if the source's files do.
+    pub(super) fn identity(&self, engine: &Engine, workspace: &str) -> Result<String, TemplateError> {
+        Ok(match self {
+            Self::Scratch => "scratch".to_owned(),
+            Self::Template(name) => {
+                let listed = engine.list_templates(workspace)?;
+                let image =
+                    listed.into_iter().find(|template| template.name == *name).and_then(|template| template.image);
+                format!("template {name} {}", image.unwrap_or_default())
+            }
+            Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => format!("snapshot {}", snapshot.id),
+            Self::Image(image) => match &image.template {
+                ImageTemplate::Made(name) => format!("made {name}"),
+                ImageTemplate::Named(named) => format!("image {}", named.digest()),
+            },
+        })
+    }
+
+    pub(super) fn is_scratch(&self) -> bool {
+        matches!(self, Self::Scratch)
+    }
+
+    /// Whether a machine of it can have another size.
+    pub(super) fn takes_a_size(&self) -> bool {
+        matches!(self, Self::Template(_) | Self::Image(_) | Self::Scratch)
+    }
+
+    /// The image that has to be pulled first, if there is one.
+    pub(super) fn to_pull(&self) -> Option<&NamedImage> {
+        match self {
+            Self::Image(image) => match &image.template {
+                ImageTemplate::Named(named) => Some(named),
+                ImageTemplate::Made(_) => None,
+            },
+            Self::Template(_) | Self::Saved { .. } | Self::Snapshot(_) | Self::Scratch => None,
+        }
+    }
+
+    /// The template and, if it is made from one, the snapshot of a new sandbox. `None` for an image that was not pulled.
+    pub fn origin(&self) -> Option<(String, Option<SnapshotId>)> {
+        match self {
+            Self::Template(name) | Self::Saved { name, .. } => Some((name.clone(), None)),
+            Self::Snapshot(snapshot) => Some((snapshot.template.clone(), Some(snapshot.id.clone()))),
+            Self::Image(image) => match &image.template {
+                ImageTemplate::Made(name) => Some((name.clone(), None)),
+                ImageTemplate::Named(_) => None,
+            },
+            Self::Scratch => None,
         }
     }
 }
 
 /// Images: the name, how a tag begins, the template that replaces the image, and a remark about the difference.
-const IMAGES: [(&str, &str, &str, &str); 8] = [
+const IMAGES: [(&str, &str, &str, &str); 11] = [
     ("debian", "12", "base", "Debian 12"),
     ("debian", "bookworm", "base", "Debian 12"),
+    // The defaults of E2B's `from_debian_image`, `from_node_image` and `from_ubuntu_image`.
+    ("debian", "stable", "base", "Debian 12, which is not the newest stable release"),
+    ("node", "lts", "code-interpreter", "Debian 12 and its Node 18, with Python"),
+    ("ubuntu", "latest", "base", "Debian 12; there is no Ubuntu here"),
     ("python", "3", "base", "Debian 12 and its Python 3.11"),
     ("python", "3.11", "base", "Debian 12 and its Python 3.11"),
     ("node", "18", "code-interpreter", "Debian 12 and its Node 18, with Python"),
@@ -65,7 +152,14 @@ const OTHER_SYSTEMS: [&str; 6] = ["alpine", "bullseye", "buster", "trixie", "win
 
 impl Builds {
     /// Finds the base that a name stands for, and a remark for the client about it.
-    pub fn find_base(&self, workspace: &str, text: &str) -> Result<(TemplateSource, Option<String>), BaseError> {
+    pub async fn find_base(
+        &self,
+        workspace: &WorkspaceName,
+        text: &str,
+    ) -> Result<(TemplateSource, Option<String>), BaseError> {
+        if text == SCRATCH {
+            return Ok((TemplateSource::Scratch, None));
+        }
         if let Some((template, what)) = replacement(text) {
             let note = (!what.is_empty()).then(|| format!("{text} is {template} here: {what}"));
             return Ok((TemplateSource::Template(template.to_owned()), note));
@@ -74,14 +168,19 @@ impl Builds {
             let note = known.alias_note.map(str::to_owned);
             return Ok((TemplateSource::Template(known.recipe.name.to_string()), note));
         }
-        if let Some(snapshot) = self.engine.snapshots().of_template(workspace, text)? {
+        if let Some(snapshot) = self.engine.snapshots().of_template(workspace.as_str(), text)? {
             return Ok((TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(snapshot) }, None));
         }
-        if self.engine.list_templates(workspace)?.iter().any(|template| template.name == text) {
-            return Ok((TemplateSource::Template(text.to_owned()), None));
+        if self.engine.list_templates(workspace.as_str())?.iter().any(|template| template.name == text) {
+            return Ok((TemplateSource::of_template(&self.engine, workspace.as_str(), text), None));
         }
-        Err(BaseError::UnknownImage(text.to_owned()))
+        let named = self.images.resolve(workspace, text).await?;
+        Ok((image_base(&named.config(), ImageTemplate::Named(Box::new(named))), None))
     }
+}
+
+fn image_base(config: &Config, template: ImageTemplate) -> TemplateSource {
+    TemplateSource::Image(Box::new(ImageBase { config: config.clone(), template }))
 }
 
 /// The template that replaces an image, and the remark about it.
@@ -107,6 +206,10 @@ mod tests {
         for image in ["debian:12", "debian:bookworm-slim", "docker.io/library/python:3.11-slim", "python:3-bookworm"] {
             assert_eq!(template(image), Some("base"), "{image}");
         }
+        for image in ["debian:stable", "ubuntu", "ubuntu:latest"] {
+            assert_eq!(template(image), Some("base"), "{image}");
+        }
+        assert_eq!(template("node:lts"), Some("code-interpreter"));
         assert_eq!(template("node:18"), Some("code-interpreter"));
         assert_eq!(template("e2bdev/code-interpreter"), Some("code-interpreter"));
         for image in ["debian", "debian:13", "python:3.12", "python:3.11-alpine", "python:3.11-alpine3.20", "python"] {

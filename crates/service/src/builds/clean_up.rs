@@ -3,8 +3,7 @@
 use sandling_engine::store::StoreError;
 use sandling_engine::{ChangeError, EndReason};
 
-use super::record::BuildRecord;
-use super::start::{BUILD, Builds};
+use super::start::Builds;
 
 #[derive(Debug, thiserror::Error)]
 enum CleanUpError {
@@ -33,9 +32,8 @@ impl Builds {
         }
         self.engine.settled().await;
         for info in self.engine.list() {
-            let is_its =
-                |build: &BuildRecord| build.workspace == info.workspace && info.metadata.get(BUILD) == Some(&build.id);
-            if interrupted.iter().any(is_its)
+            let id = info.settings.for_build.as_ref();
+            if interrupted.iter().any(|build| build.workspace == info.workspace && Some(&build.id) == id)
                 && let Some(sandbox) = self.engine.get(&info.id)
             {
                 sandbox.end(EndReason::Requested).await?;

@@ -5,17 +5,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandling_builder::{Job, Mount, Place};
 use sandling_engine::store::StoreError;
 use sandling_engine::{
     Execution, Output, ProcessDefaults, RunError, RunSpec, Sandbox, SnapshotError, TemplateError, UseError,
 };
-use sandling_protocol::{ExitReason, OnLimit, Part, Program};
+use sandling_protocol::{ExitReason, OnLimit, Part, Program, Stdin, WriteMode};
 
-use super::copy::Copy;
+use super::input::Input;
 use super::registry::{Build, Level};
-use super::steps::{self, Action, PlanDefaults, below};
-use super::uploads::{UploadError, Uploads};
+use super::steps::{self, Action, FileSource, PlaceFiles, PlanDefaults, RunMount, below};
+use super::uploads::UploadError;
 use crate::decoder::Decoder;
+use crate::images::ImageError;
 use crate::sandboxes::CreateError;
 
 const LONGEST_STEP: Duration = Duration::from_secs(3600);
@@ -24,21 +26,43 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// How long a start command without a ready command must run to count as ready.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// Where the builder is in the machine until it starts.
+const BUILDER_PATH: &str = "/run/.sandling-builder";
+/// What `ADD` of an address has fetched.
+const DOWNLOADED: &str = "/.sandling-build/downloaded";
+
+/// Secrets of a build, by their ids. They are in no log and in no key.
+pub type Secrets = BTreeMap<String, Vec<u8>>;
+
 /// Why a build failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildFailure {
     #[error("the command ended with the exit code {0}")]
     Exit(i32),
+    #[error("the build took longer than two hours")]
+    TooLong,
     #[error("the step took longer than an hour")]
     StepTimeout,
     #[error("the start command was not ready within 5 minutes")]
     NotReady,
     #[error("the files of COPY {0} were not uploaded")]
     NoFiles(String),
+    #[error("a stage that this one needs was not built")]
+    NoStage,
+    #[error("the quota has no room for the files of a stage; free some with `sandling template gc`")]
+    NoRoomForStage,
+    #[error("there is no {0} among the files")]
+    NoSource(String),
+    #[error("the image has neither curl nor wget nor python3, one of which ADD needs for an address")]
+    NoDownloader,
+    #[error("the secret {0} is required, and was not given; pass it with --secret id={0},src=FILE")]
+    NoSecret(String),
     #[error("cannot read the uploaded files")]
     Archive(#[source] io::Error),
     #[error(transparent)]
     Upload(#[from] UploadError),
+    #[error(transparent)]
+    Image(#[from] ImageError),
     #[error(transparent)]
     Create(#[from] CreateError),
     #[error(transparent)]
@@ -56,7 +80,6 @@ pub enum BuildFailure {
 pub(super) struct BuildMachine {
     pub(super) build: Arc<Build>,
     pub(super) sandbox: Arc<Sandbox>,
-    uploads: Arc<Uploads>,
     /// What applies to the next step.
     current: ProcessDefaults,
     plan: PlanDefaults,
@@ -65,42 +88,155 @@ pub(super) struct BuildMachine {
 }
 
 impl BuildMachine {
-    pub(super) fn new(
-        build: &Arc<Build>,
-        sandbox: &Arc<Sandbox>,
-        uploads: &Arc<Uploads>,
-        base: ProcessDefaults,
-        plan: PlanDefaults,
-    ) -> Self {
-        let (build, sandbox, uploads) = (build.clone(), sandbox.clone(), uploads.clone());
-        Self { build, sandbox, uploads, current: base, plan, arguments: BTreeMap::new() }
+    pub(super) fn new(build: &Arc<Build>, sandbox: &Arc<Sandbox>, base: ProcessDefaults, plan: PlanDefaults) -> Self {
+        let (build, sandbox) = (build.clone(), sandbox.clone());
+        Self { build, sandbox, current: base, plan, arguments: BTreeMap::new() }
     }
 
-    pub(super) async fn step(&mut self, number: usize, action: &Action) -> Result<(), BuildFailure> {
-        self.build.log(&format!("[{number}] {}", action.describe()), Level::Info, Some(number));
+    /// Notes what a step that need not run sets for the steps after it.
+    pub(super) fn replay(&mut self, action: &Action) {
         action.apply(&mut self.current, self.plan);
+        if let Action::Arg(arguments) = action {
+            self.arguments.extend(arguments.clone());
+        }
+    }
+
+    /// Runs a step. `inputs` are its files, in their order.
+    pub(super) async fn step(
+        &mut self,
+        number: usize,
+        action: &Action,
+        inputs: Vec<Input>,
+        secrets: &Secrets,
+    ) -> Result<(), BuildFailure> {
+        self.replay(action);
         match action {
-            Action::Env(_) | Action::User(_) | Action::Note(_) => Ok(()),
-            Action::Arg(arguments) => {
-                self.arguments.extend(arguments.clone());
-                Ok(())
-            }
+            Action::Env(_) | Action::User(_) | Action::Note(_) | Action::Arg(_) => Ok(()),
             Action::Workdir(_) => {
                 let path = self.current.workdir.clone().unwrap_or_default();
                 Ok(self.sandbox.make_dir_for(self.user(), &path).await?)
             }
-            Action::Run { argv, user, .. } => {
+            Action::Run { argv, user, mounts, network, .. } if mounts.is_empty() && *network => {
                 let user = user.as_deref().unwrap_or_else(|| self.user());
                 self.run(Some(number), argv.clone(), user).await
             }
-            Action::Copy { source, target, owner, mode, hash } => {
-                let target = below(&self.current, self.plan, target);
-                let owner = owner.as_deref().unwrap_or_else(|| self.user());
-                let copy = Copy { hash, source, target: &target, owner, mode: *mode };
-                copy.send(&self.uploads, &self.build.workspace, &self.sandbox).await?;
-                self.run(Some(number), copy.command(), "root").await
+            Action::Run { argv, user, mounts, network, .. } => {
+                let user = user.clone().unwrap_or_else(|| self.user().to_owned());
+                let mounts = self.prepare_mounts(number, mounts, inputs, secrets).await?;
+                let directory = self.current.workdir.clone().or(self.plan.workdir.map(str::to_owned));
+                let directory = directory.unwrap_or_else(|| "/".to_owned());
+                let run = sandling_builder::Run { argv: argv.clone(), user, directory, mounts, network: *network };
+                self.job(number, &Job::Run(run), None).await
+            }
+            Action::Copy { source, target, owner, mode, .. } => {
+                let place = self.place(target, false, Some(owner.as_deref().unwrap_or_else(|| self.user())), *mode);
+                self.job(number, &Job::Copy { source: source.clone(), place }, inputs.into_iter().next()).await
+            }
+            Action::Place(files) => self.place_files(number, files, inputs).await,
+        }
+    }
+
+    fn place(&self, target: &str, into: bool, owner: Option<&str>, mode: Option<u32>) -> Place {
+        let target = below(&self.current, self.plan, target);
+        Place { target, into, owner: owner.map(str::to_owned), mode, unpack: false }
+    }
+
+    async fn place_files(&self, number: usize, files: &PlaceFiles, inputs: Vec<Input>) -> Result<(), BuildFailure> {
+        let mut place = self.place(&files.target, files.into, files.owner.as_deref(), files.mode);
+        place.unpack = files.unpack;
+        match &files.from {
+            FileSource::Url { url, name, sha256 } => {
+                place.unpack = false;
+                self.download(number, url).await?;
+                let job = Job::Adopt { file: DOWNLOADED.to_owned(), name: name.clone(), sha256: sha256.clone(), place };
+                self.job(number, &job, None).await
+            }
+            _ => self.job(number, &Job::Place(place), inputs.into_iter().next()).await,
+        }
+    }
+
+    /// Fetches an address with what the image has for that, so that the machine's network policy applies.
+    async fn download(&self, number: usize, url: &str) -> Result<(), BuildFailure> {
+        let python = "import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])";
+        let ways: [&[&str]; 3] = [
+            &["curl", "--fail", "--silent", "--show-error", "--location", "--create-dirs", "--output", DOWNLOADED, url],
+            &["wget", "-q", "-O", DOWNLOADED, url],
+            &["python3", "-c", python, url, DOWNLOADED],
+        ];
+        self.sandbox.make_dir(sandling_builder::DIRECTORY, Some(0o700), true).await?;
+        for way in ways {
+            let argv: Vec<String> = way.iter().map(|word| (*word).to_owned()).collect();
+            match self.run(Some(number), argv, "root").await {
+                // The image does not have the program.
+                Err(BuildFailure::Run(_) | BuildFailure::Use(_) | BuildFailure::Exit(127)) => continue,
+                done => return done,
             }
         }
+        Err(BuildFailure::NoDownloader)
+    }
+
+    /// Brings what the mounts of a command need into the machine.
+    async fn prepare_mounts(
+        &self,
+        number: usize,
+        mounts: &[RunMount],
+        inputs: Vec<Input>,
+        secrets: &Secrets,
+    ) -> Result<Vec<Mount>, BuildFailure> {
+        let (mut prepared, mut inputs) = (Vec::new(), inputs.into_iter());
+        for (at, mount) in mounts.iter().enumerate() {
+            let path = |target: &str| below(&self.current, self.plan, target);
+            prepared.push(match mount.clone() {
+                RunMount::Cache { id, target, mode, uid, gid, read_only } => {
+                    Mount::Cache { id, target: path(&target), mode, uid, gid, read_only }
+                }
+                RunMount::Tmpfs { target, size_bytes } => Mount::Tmpfs { target: path(&target), size_bytes },
+                RunMount::Secret { id, target, variable, mode, uid, gid, required } => {
+                    let Some(secret) = secrets.get(&id) else {
+                        if required {
+                            return Err(BuildFailure::NoSecret(id));
+                        }
+                        continue;
+                    };
+                    self.send_file(&format!("{}/{id}", sandling_builder::SECRETS), 0o600, secret).await?;
+                    Mount::Secret { id, target: target.map(|target| path(&target)), variable, mode, uid, gid }
+                }
+                RunMount::Bind { target, read_only, .. } => {
+                    let staged = at.to_string();
+                    let place = Place { target: format!("{}/{staged}", sandling_builder::STAGED), ..Place::default() };
+                    self.job(number, &Job::Place(place), inputs.next()).await?;
+                    Mount::Bind { staged, target: path(&target), read_only }
+                }
+            });
+        }
+        Ok(prepared)
+    }
+
+    async fn send_file(&self, path: &str, mode: u32, content: &[u8]) -> Result<(), BuildFailure> {
+        let upload = self.sandbox.write_file(path, WriteMode::Replace, Some(mode), None)?;
+        upload.send_all(content).await.map_err(BuildFailure::Archive)??;
+        upload.finish().await?;
+        Ok(())
+    }
+
+    /// Runs a job of the builder, which is sent each time and removes itself.
+    pub(super) async fn job(&self, number: usize, job: &Job, input: Option<Input>) -> Result<(), BuildFailure> {
+        self.send_file(BUILDER_PATH, 0o700, sandling_image::BUILDER).await?;
+        let argument = serde_json::to_string(job).unwrap_or_default();
+        let mut spec = self.spec(vec![BUILDER_PATH.to_owned(), argument], "root", Some(LONGEST_STEP));
+        // The directory of the steps may not exist yet.
+        spec.cwd = Some("/".to_owned());
+        let Some(input) = input else {
+            let mut execution = self.sandbox.run(spec)?;
+            return self.follow(&mut execution, Some(number)).await;
+        };
+        spec.stdin = Stdin::Open;
+        let mut execution = self.sandbox.run(spec)?;
+        let sender = execution.stdin();
+        let (ended, sent) = tokio::join!(self.follow(&mut execution, Some(number)), input.send(&sender));
+        // If the builder failed, it stopped reading.
+        ended?;
+        sent
     }
 
     fn user(&self) -> &str {

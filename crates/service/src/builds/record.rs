@@ -2,19 +2,32 @@
 
 use jiff::Timestamp;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct BuildRecord {
     pub id: String,
     pub workspace: String,
     /// The name of the template.
     pub name: String,
     pub started_at: Timestamp,
-    /// Missing while the build runs, and for good if it was interrupted.
-    pub ended: Option<(Timestamp, BuildEnd)>,
+    /// [`Stage::Done`] or [`Stage::Failed`]. Missing while the build runs, and for good if it was interrupted.
+    pub ended: Option<Stage>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BuildEnd {
-    Done { bytes: u64 },
-    Failed { why: String, step: String },
+#[derive(Debug, Clone, Default)]
+pub enum Stage {
+    /// The build has an id, but its steps are not known yet.
+    #[default]
+    Registered,
+    Queued,
+    Running,
+    Done {
+        at: Timestamp,
+        bytes: u64,
+    },
+    Failed {
+        at: Timestamp,
+        why: String,
+        /// Where it failed: `base`, the number of a step, or `finalize`.
+        step: String,
+    },
 }

@@ -2,15 +2,16 @@
 //!
 //! The database stores that a build began and how it ended, so the next server knows it. Its log is lost with the server.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
+use sandling_engine::owner::Owner;
 use sandling_engine::store::StoreError;
-use tokio::sync::{Semaphore, watch};
+use sandling_engine::{FairSlots, Slot};
+use tokio::sync::watch;
 
-use super::record::{BuildEnd, BuildRecord};
-use crate::presence::Presence;
+use super::record::{BuildRecord, Stage};
 use crate::random;
 use crate::store::Store;
 
@@ -18,6 +19,9 @@ use crate::store::Store;
 const REMEMBERED: usize = 200;
 /// How many builds of a workspace may be queued or running.
 const MOST_RUNNING: usize = 8;
+/// How many builds a workspace runs at once, and how many all workspaces together.
+const PER_WORKSPACE: usize = 1;
+const MACHINE_BUILDS: usize = 8;
 const MOST_LINES: usize = 10_000;
 const MOST_LOG_BYTES: usize = 1 << 20;
 const LONGEST_LINE: usize = 4000;
@@ -29,20 +33,19 @@ pub enum RegisterError {
     #[error("{MOST_RUNNING} builds of this workspace are under way; wait for one to end")]
     TooMany,
     #[error(transparent)]
+    Size(#[from] sandling_engine::CreateError),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// All builds that are remembered.
-pub(super) struct Registry {
+pub struct Registry {
     store: Arc<Store>,
-    presence: Arc<Presence>,
+    owner: Arc<Owner>,
     /// When this server started. Builds that an earlier server left unfinished count as ended then.
     since: Timestamp,
     all: Mutex<VecDeque<Arc<Build>>>,
-    /// Package builds run on the host, one at a time, because two would only slow each other down.
-    pub(super) packages: Semaphore,
-    /// Builds in machines run one at a time for each workspace.
-    machines: Mutex<HashMap<String, Arc<Semaphore>>>,
+    pub(super) slots: Arc<FairSlots>,
 }
 
 pub struct Build {
@@ -52,6 +55,8 @@ pub struct Build {
     pub name: String,
     pub started_at: Timestamp,
     progress: watch::Sender<Progress>,
+    /// The machine that a failed build has left for a look at it.
+    machine: OnceLock<String>,
 }
 
 #[derive(Clone, Default)]
@@ -78,35 +83,15 @@ pub enum Level {
     Error,
 }
 
-#[derive(Debug, Clone, Default)]
-pub enum Stage {
-    /// The build has an id, but its steps are not known yet.
-    #[default]
-    Registered,
-    Queued,
-    Running,
-    Done {
-        at: Timestamp,
-        bytes: u64,
-    },
-    Failed {
-        at: Timestamp,
-        why: String,
-        /// Where it failed: `base`, the number of a step, or `finalize`.
-        step: String,
-    },
-}
-
 impl Registry {
     /// Opens the registry with the builds of earlier servers.
-    pub(super) fn open(store: Arc<Store>, presence: Arc<Presence>) -> Result<Self, StoreError> {
+    pub(super) fn open(store: Arc<Store>, owner: Arc<Owner>) -> Result<Self, StoreError> {
         let registry = Self {
             store,
-            presence,
+            owner,
             since: Timestamp::now(),
             all: Mutex::default(),
-            packages: Semaphore::new(1),
-            machines: Mutex::default(),
+            slots: FairSlots::new(MACHINE_BUILDS, PER_WORKSPACE),
         };
         let past = registry.past()?.into_iter().map(|record| Arc::new(Build::past(record, registry.since)));
         registry.all().extend(past);
@@ -116,12 +101,12 @@ impl Registry {
     /// The builds that no process runs, oldest first. One without an end was interrupted.
     fn past(&self) -> Result<Vec<BuildRecord>, StoreError> {
         let all = self.store.builds()?.into_iter();
-        let past = all.filter(|(build, owner)| build.ended.is_some() || !self.presence.is_alive(owner));
+        let past = all.filter(|(build, owner)| build.ended.is_some() || !self.owner.is_alive(owner));
         Ok(past.map(|(build, _)| build).collect())
     }
 
     /// Registers a build that is yet to start.
-    pub(super) fn register(&self, workspace: &str, name: &str) -> Result<Arc<Build>, RegisterError> {
+    pub fn register(&self, workspace: &str, name: &str) -> Result<Arc<Build>, RegisterError> {
         let mut all = self.all();
         if all.iter().filter(|build| build.workspace == workspace && build.is_running()).count() >= MOST_RUNNING {
             return Err(RegisterError::TooMany);
@@ -133,7 +118,7 @@ impl Registry {
             started_at: Timestamp::now(),
             ended: None,
         };
-        self.store.insert_build(&record, self.presence.id())?;
+        self.store.insert_build(&record, self.owner.id())?;
         let build = Arc::new(Build::new(record));
         if all.len() >= REMEMBERED {
             // A build of the same workspace first, and never one that is running.
@@ -151,15 +136,15 @@ impl Registry {
     pub(super) fn ended(&self, build: &Build, result: Result<u64, (String, String)>) {
         let at = Timestamp::now();
         let end = match result {
-            Ok(bytes) => BuildEnd::Done { bytes },
-            Err((why, step)) => BuildEnd::Failed { why, step },
+            Ok(bytes) => Stage::Done { at, bytes },
+            Err((why, step)) => Stage::Failed { at, why, step },
         };
-        self.store_end(&build.id, at, &end);
-        build.progress.send_modify(|progress| progress.stage = Stage::ended(at, end));
+        self.store_end(&build.id, &end);
+        build.progress.send_modify(|progress| progress.stage = end);
     }
 
-    fn store_end(&self, id: &str, at: Timestamp, end: &BuildEnd) {
-        if let Err(error) = self.store.end_build(id, at, end) {
+    fn store_end(&self, id: &str, end: &Stage) {
+        if let Err(error) = self.store.end_build(id, end) {
             // The next server will report the build as interrupted.
             tracing::error!(build = id, error = &error as &dyn std::error::Error, "cannot store the end of a build");
         }
@@ -171,28 +156,21 @@ impl Registry {
     }
 
     pub(super) fn end_interrupted(&self, build: &BuildRecord) {
-        self.store_end(&build.id, self.since, &restarted());
-    }
-
-    /// The permit that a build in a machine waits for.
-    pub(super) fn machine_slot(&self, workspace: &str) -> Arc<Semaphore> {
-        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
-        machines.retain(|_, slot| Arc::strong_count(slot) > 1);
-        machines.entry(workspace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+        self.store_end(&build.id, &restarted(self.since));
     }
 
     /// Whether any build is queued or running.
-    pub(super) fn any_running(&self) -> bool {
+    pub fn any_running(&self) -> bool {
         self.all().iter().any(|build| build.is_running())
     }
 
     /// A build of this workspace.
-    pub(super) fn find(&self, workspace: &str, id: &str) -> Option<Arc<Build>> {
+    pub fn find(&self, workspace: &str, id: &str) -> Option<Arc<Build>> {
         self.all().iter().find(|build| build.id == id && build.workspace == workspace).cloned()
     }
 
     /// The builds of a workspace, newest first.
-    pub(super) fn list(&self, workspace: &str) -> Vec<Arc<Build>> {
+    pub fn list(&self, workspace: &str) -> Vec<Arc<Build>> {
         self.all().iter().rev().filter(|build| build.workspace == workspace).cloned().collect()
     }
 
@@ -201,23 +179,23 @@ impl Registry {
     }
 }
 
-fn restarted() -> BuildEnd {
-    BuildEnd::Failed { why: RESTARTED.to_owned(), step: "base".to_owned() }
+fn restarted(at: Timestamp) -> Stage {
+    Stage::Failed { at, why: RESTARTED.to_owned(), step: "base".to_owned() }
 }
 
 impl Build {
     fn new(BuildRecord { id, workspace, name, started_at, .. }: BuildRecord) -> Self {
-        Self { id, workspace, name, started_at, progress: watch::Sender::default() }
+        Self { id, workspace, name, started_at, progress: watch::Sender::default(), machine: OnceLock::new() }
     }
 
     /// A build of an earlier server. If it did not end, it was interrupted before `since`.
     fn past(mut record: BuildRecord, since: Timestamp) -> Self {
-        let (at, end) = record.ended.take().unwrap_or_else(|| (since, restarted()));
+        let end = record.ended.take().unwrap_or_else(|| restarted(since));
         let build = Self::new(record);
-        if let BuildEnd::Failed { why, .. } = &end {
+        if let Stage::Failed { why, .. } = &end {
             build.log(why, Level::Error, None);
         }
-        build.progress.send_modify(|progress| progress.stage = Stage::ended(at, end));
+        build.progress.send_modify(|progress| progress.stage = end);
         build
     }
 
@@ -236,13 +214,28 @@ impl Build {
         })
     }
 
-    pub(super) fn set_running(&self) {
+    /// Waits for a slot, and then runs. A build that has to wait says so in its log.
+    pub(super) async fn wait_for(&self, slots: &Arc<FairSlots>) -> Slot {
+        let mut slot = std::pin::pin!(slots.acquire(&self.workspace));
+        let slot = tokio::select! {
+            biased;
+            slot = &mut slot => slot,
+            () = std::future::ready(()) => {
+                self.log("waiting for other builds to end", Level::Info, None);
+                slot.await
+            }
+        };
+        self.set_running();
+        slot
+    }
+
+    fn set_running(&self) {
         self.progress.send_modify(|progress| progress.stage = Stage::Running);
     }
 
     pub(super) fn log(&self, text: &str, level: Level, step: Option<usize>) {
         self.progress.send_if_modified(|progress| {
-            // Package builds report the same step again and again.
+            // The base reports how far it got, with the same text.
             let again = progress.lines.last().is_some_and(|last| step.is_none() && last.text == text);
             if again || progress.bytes > MOST_LOG_BYTES {
                 return false;
@@ -259,17 +252,17 @@ impl Build {
         });
     }
 
+    pub(super) fn leave_machine(&self, id: &str) {
+        let _ = self.machine.set(id.to_owned());
+    }
+
+    /// The sandbox that a failed build has left for a look at it.
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.get().map(String::as_str)
+    }
+
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
-    }
-}
-
-impl Stage {
-    fn ended(at: Timestamp, end: BuildEnd) -> Self {
-        match end {
-            BuildEnd::Done { bytes } => Self::Done { at, bytes },
-            BuildEnd::Failed { why, step } => Self::Failed { at, why, step },
-        }
     }
 }
 
@@ -285,7 +278,7 @@ mod tests {
     use crate::fixture::{Fixture, workspace};
 
     fn registry(fixture: &Fixture) -> Registry {
-        Registry::open(fixture.store.clone(), fixture.presence.clone()).unwrap()
+        Registry::open(fixture.store.clone(), fixture.owner.clone()).unwrap()
     }
 
     #[test]
@@ -324,6 +317,40 @@ mod tests {
             assert_eq!(ids, [&interrupted.id][..usize::from(unknown)]);
             found.iter().for_each(|build| builds.end_interrupted(build));
         }
+    }
+
+    #[tokio::test]
+    async fn a_workspace_with_many_builds_does_not_hold_up_another() {
+        let fixture = Fixture::new();
+        let names = ["busy", "quiet", "late"];
+        names.iter().for_each(|name| fixture.workspaces.create(&workspace(name)).map(drop).unwrap());
+        let builds = registry(&fixture);
+        let slots = &FairSlots::new(2, PER_WORKSPACE);
+        let make = |name| builds.register(name, "mine").unwrap();
+        let is_running = |build: &Build| matches!(build.progress().borrow().stage, Stage::Running);
+        let (first, second, quiet, late) = (make("busy"), make("busy"), make("quiet"), make("late"));
+        [&first, &second, &quiet, &late].iter().for_each(|build| assert!(build.queue()));
+        let holds = first.wait_for(slots).await;
+        let second_waits = tokio::spawn({
+            let (second, slots) = (second.clone(), slots.clone());
+            async move { second.wait_for(&slots).await }
+        });
+        let mut progress = second.progress();
+        progress.wait_for(|progress| !progress.lines.is_empty()).await.unwrap();
+        assert_eq!(second.progress().borrow().lines[0].text, "waiting for other builds to end");
+        let other = quiet.wait_for(slots).await;
+        assert!(is_running(&quiet) && quiet.progress().borrow().lines.is_empty() && !is_running(&second));
+        let late_waits = tokio::spawn({
+            let (late, slots) = (late.clone(), slots.clone());
+            async move { late.wait_for(&slots).await }
+        });
+        late.progress().wait_for(|progress| !progress.lines.is_empty()).await.unwrap();
+        // The third workspace came last, but the first one still holds a slot.
+        drop(other);
+        drop(late_waits.await.unwrap());
+        assert!(!is_running(&second));
+        drop(holds);
+        drop(second_waits.await.unwrap());
     }
 
     #[test]

@@ -1,45 +1,85 @@
 //! A build from steps, from its start to its end. It runs in the background of the request that asked for it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandling_engine::owner::Owner;
 use sandling_engine::store::StoreError;
-use sandling_engine::{
-    CreateSpec, EndReason, Engine, NetworkSpec, ProcessDefaults, Sandbox, SandboxSettings, SnapshotInfo, TemplateError,
-};
+use sandling_engine::{EndReason, Engine, LifetimeChange, Sandbox};
+use sandling_network::policy::Policy;
 
 use super::base::TemplateSource;
-use super::machine::{BuildFailure, BuildMachine};
-use super::registry::{Build, Level, RegisterError, Registry};
-use super::steps::{Action, Plan, PlanError};
-use super::uploads::{ClaimedFiles, UploadError, Uploads};
-use crate::presence::Presence;
-use crate::sandboxes::{Sandboxes, template_size};
+use super::machine::{BuildFailure, Secrets};
+use super::registry::{Build, Level, Registry};
+use super::stage_run::StageRun;
+use super::steps::{MOST_STEPS, Plan, PlanError};
+use super::uploads::{ClaimedFiles, Uploads};
+use crate::images::Images;
+use crate::sandboxes::Sandboxes;
 use crate::store::Store;
-use crate::workspaces::WorkspaceName;
 
-/// The metadata of a build's machine that names the build.
-pub(super) const BUILD: &str = "build";
-/// The TTL of a build's machine, in case nobody ends it.
-const LONGEST: Duration = Duration::from_secs(6 * 3600);
-/// The directory of the home that holds uploaded files.
-const UPLOADS: &str = "uploads";
+/// A build that takes longer fails, because other builds wait for its slot.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+/// How long the machine of a failed build stays for a look at it.
+const FAILED_TTL_SECONDS: u64 = 3600;
 
 /// Turns a failure into the sentence that the build's log and its end show to clients.
 pub type Explain = fn(BuildFailure) -> String;
 
 /// A template to build from steps.
 pub struct BuildSpec {
-    pub base: TemplateSource,
-    /// A remark about the base for the build's log.
-    pub note: Option<String>,
-    pub plan: Plan,
+    pub stages: Vec<StageSpec>,
+    /// The stage that becomes the template.
+    pub target: usize,
     pub vcpus: Option<u32>,
     pub memory_mib: Option<u32>,
     /// Ignored if the base has a larger disk.
     pub disk_mib: Option<u32>,
     pub save_as: SaveAs,
+    pub cache: CacheUse,
+    pub secrets: Secrets,
+    pub on_failure: OnFailure,
+    /// What the steps may reach, if that is less than what the operator allows.
+    pub network: Option<Policy>,
+    /// A remark that is stored with the template.
+    pub description: Option<String>,
+    /// The Debian packages that are shown with the template.
+    pub packages: BTreeSet<String>,
+}
+
+/// A stage of a build. A build from code has one.
+pub struct StageSpec {
+    pub base: StageBase,
+    /// A remark about the base for the build's log.
+    pub note: Option<String>,
+    pub plan: Plan,
+}
+
+/// What a stage is made from.
+pub enum StageBase {
+    Source(TemplateSource),
+    /// An earlier stage.
+    Stage(usize),
+    /// Nothing: the build does not need the stage.
+    Unused,
+}
+
+/// Whether results of earlier builds are used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheUse {
+    #[default]
+    Use,
+    Ignore,
+}
+
+/// What happens to the machine of a build that failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    #[default]
+    End,
+    /// It stays for an hour, so that somebody can enter it.
+    Keep,
 }
 
 /// What the machine is saved as.
@@ -50,6 +90,33 @@ pub enum SaveAs {
         name: String,
         replace: bool,
     },
+}
+
+impl BuildSpec {
+    /// A build with one stage, as clients with their own steps describe it.
+    pub fn of_steps(base: TemplateSource, note: Option<String>, plan: Plan, save_as: SaveAs) -> Self {
+        Self {
+            stages: vec![StageSpec { base: StageBase::Source(base), note, plan }],
+            target: 0,
+            vcpus: None,
+            memory_mib: None,
+            disk_mib: None,
+            save_as,
+            cache: CacheUse::default(),
+            secrets: Secrets::default(),
+            on_failure: OnFailure::default(),
+            network: None,
+            description: None,
+            packages: BTreeSet::new(),
+        }
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        if self.stages.iter().map(|stage| stage.plan.actions.len()).sum::<usize>() > MOST_STEPS {
+            return Err(PlanError::TooManySteps);
+        }
+        self.stages.iter().try_for_each(|stage| stage.plan.check())
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,59 +131,37 @@ pub enum StartError {
 pub struct Builds {
     pub(super) engine: Arc<Engine>,
     pub(super) sandboxes: Arc<Sandboxes>,
-    pub(super) registry: Registry,
-    pub(super) uploads: Arc<Uploads>,
+    pub(super) images: Arc<Images>,
+    pub registry: Registry,
+    pub uploads: Arc<Uploads>,
 }
 
 impl Builds {
     pub(crate) fn open(
         engine: Arc<Engine>,
         sandboxes: Arc<Sandboxes>,
+        images: Arc<Images>,
         store: Arc<Store>,
-        presence: Arc<Presence>,
+        owner: Arc<Owner>,
     ) -> Result<Self, StoreError> {
-        let uploads = Arc::new(Uploads::new(engine.config().home.root().join(UPLOADS)));
-        Ok(Self { engine, sandboxes, registry: Registry::open(store, presence)?, uploads })
-    }
-
-    /// Registers a build that is yet to start.
-    pub fn register(&self, workspace: &str, name: &str) -> Result<Arc<Build>, RegisterError> {
-        self.registry.register(workspace, name)
-    }
-
-    /// A build of this workspace.
-    pub fn find(&self, workspace: &str, id: &str) -> Option<Arc<Build>> {
-        self.registry.find(workspace, id)
-    }
-
-    /// The builds of a workspace, newest first.
-    pub fn list(&self, workspace: &str) -> Vec<Arc<Build>> {
-        self.registry.list(workspace)
-    }
-
-    /// Whether any build is queued or running.
-    pub fn any_running(&self) -> bool {
-        self.registry.any_running()
+        let uploads = Arc::new(Uploads::new(engine.clone(), sandboxes.clone()));
+        Ok(Self { engine, sandboxes, images, registry: Registry::open(store, owner)?, uploads })
     }
 
     /// Starts a registered build, if its plan can be carried out.
     pub fn start(self: &Arc<Self>, build: Arc<Build>, spec: BuildSpec, explain: Explain) -> Result<(), StartError> {
-        spec.plan.check()?;
+        spec.check()?;
         if !build.queue() {
             return Err(StartError::Begun);
         }
-        let copied = spec.plan.actions.iter().filter_map(|action| match action {
-            Action::Copy { hash, .. } => Some(hash.clone()),
-            _ => None,
-        });
+        let actions = spec.stages.iter().flat_map(|stage| &stage.plan.actions);
+        let copied = actions.flat_map(|action| action.uploads()).map(str::to_owned);
         let files = ClaimedFiles::new(&self.uploads, &build.workspace, copied.collect());
         let builds = self.clone();
         tokio::spawn(async move {
-            let slot = builds.registry.machine_slot(&build.workspace);
-            let permit = slot.acquire().await;
-            build.set_running();
+            let slot = build.wait_for(&builds.registry.slots).await;
             let result = builds.run(&build, &spec, explain).await;
-            drop((permit, files));
+            drop((slot, files));
             if builds.engine.is_closing() {
                 // This server gave up the machine half-way. The next one ends it, and stores that the build failed.
                 return;
@@ -131,121 +176,24 @@ impl Builds {
 
     /// Runs a build and returns the size of its result, or a message and the step that failed.
     async fn run(&self, build: &Arc<Build>, spec: &BuildSpec, explain: Explain) -> Result<u64, (String, String)> {
-        if let Some(note) = &spec.note {
-            build.log(note, Level::Warn, None);
-        }
-        let base = spec.base.process_defaults();
-        let created = self.create_machine(build, spec, spec.plan.outcome(base.clone())).await;
-        let sandbox = created.map_err(|failure| (explain(failure), "base".to_owned()))?;
-        let mut machine = BuildMachine::new(build, &sandbox, &self.uploads, base, spec.plan.defaults);
-        let result = self.run_steps(&mut machine, spec, explain).await;
+        let mut run = StageRun::new(self, build, spec, explain);
+        let result = tokio::time::timeout(LONGEST, run.all()).await;
+        let result = result.unwrap_or_else(|_| Err((explain(BuildFailure::TooLong), "base".to_owned())));
         // Saved or not, the machine is no longer needed.
-        let _ = sandbox.end(EndReason::Requested).await;
+        if let Some(machine) = run.machine.take() {
+            match (&result, spec.on_failure) {
+                (Err(_), OnFailure::Keep) => leave(build, &machine).await,
+                _ => drop(machine.end(EndReason::Requested).await),
+            }
+        }
         result
-    }
-
-    async fn create_machine(
-        &self,
-        build: &Build,
-        spec: &BuildSpec,
-        defaults: ProcessDefaults,
-    ) -> Result<Arc<Sandbox>, BuildFailure> {
-        let workspace = WorkspaceName::parse(&build.workspace).ok_or(UploadError::NoWorkspace)?;
-        let (template, from_snapshot) = spec.base.origin();
-        let policy = Some(self.engine.config().network.builds.clone());
-        let mut create = CreateSpec {
-            template,
-            from_snapshot,
-            ttl: Some(LONGEST),
-            workspace: build.workspace.clone(),
-            metadata: BTreeMap::from([(BUILD.to_owned(), build.id.clone())]),
-            settings: SandboxSettings { process: defaults, ..SandboxSettings::default() },
-            network: NetworkSpec { policy, ..NetworkSpec::default() },
-            ..CreateSpec::default()
-        };
-        match &spec.base {
-            TemplateSource::Template(name) => {
-                let size = template_size(&self.engine, &build.workspace, name);
-                let least = size.map_err(crate::sandboxes::CreateError::from)?.disk_mib;
-                (create.vcpus, create.memory_mib) = (spec.vcpus, spec.memory_mib);
-                create.disk_mib = spec.disk_mib.filter(|wanted| *wanted > least);
-            }
-            TemplateSource::Saved { .. } | TemplateSource::Snapshot(_)
-                if spec.vcpus.is_some() || spec.memory_mib.is_some() =>
-            {
-                let message = "a template on top of another has the size of its base; the requested size is ignored";
-                build.log(message, Level::Warn, None);
-            }
-            TemplateSource::Saved { .. } | TemplateSource::Snapshot(_) => {}
-        }
-        Ok(self.sandboxes.create(&workspace, create).await?)
-    }
-
-    async fn run_steps(
-        &self,
-        machine: &mut BuildMachine,
-        spec: &BuildSpec,
-        explain: Explain,
-    ) -> Result<u64, (String, String)> {
-        for (number, action) in (1..).zip(&spec.plan.actions) {
-            let done = machine.step(number, action).await;
-            done.map_err(|failure| (format!("{}: {}", action.name(), explain(failure)), number.to_string()))?;
-        }
-        let finished = async {
-            if let Some(start) = &spec.plan.start {
-                machine.start(start, spec.plan.ready.as_deref()).await?;
-            }
-            self.save(&machine.build, &machine.sandbox, &spec.save_as).await
-        };
-        finished.await.map_err(|failure| (explain(failure), "finalize".to_owned()))
-    }
-
-    /// Saves the machine, and returns how many bytes that took.
-    async fn save(&self, build: &Build, sandbox: &Arc<Sandbox>, save_as: &SaveAs) -> Result<u64, BuildFailure> {
-        let workspace = build.workspace.as_str();
-        let mut bytes = 0;
-        match save_as {
-            SaveAs::Snapshots(names) => {
-                for name in names {
-                    let mut all = self.engine.snapshots().list(workspace)?.into_iter();
-                    let older = all.rfind(|info| info.name.as_ref() == Some(name));
-                    let (info, _) = self.engine.snapshot(sandbox, Some(name.clone()), None).await?;
-                    bytes += size(&info);
-                    build.log(&format!("saved as {}", info.id), Level::Info, None);
-                    if let Some(older) = older {
-                        self.engine.snapshots().delete(workspace, &older.id).await?;
-                    }
-                }
-            }
-            SaveAs::Template { name, replace } => {
-                let (info, _) = self.engine.snapshot(sandbox, None, None).await?;
-                bytes = size(&info);
-                let named = self.name_template(workspace, &info, name, *replace);
-                // The template keeps the snapshot. Deleting it here drops it if it could not be named, and drops the
-                // snapshot that had the name before.
-                self.engine.snapshots().delete(workspace, &info.id).await?;
-                named?;
-                build.log(&format!("saved as {name}"), Level::Info, None);
-            }
-        }
-        Ok(bytes)
-    }
-
-    fn name_template(
-        &self,
-        workspace: &str,
-        info: &SnapshotInfo,
-        name: &str,
-        replace: bool,
-    ) -> Result<(), TemplateError> {
-        let description = format!("built from steps on {}", info.template);
-        if replace && self.engine.snapshots().change_template(workspace, name, info, &description)? {
-            return Ok(());
-        }
-        self.engine.template_from_snapshot(workspace, info, name, &description).map(drop)
     }
 }
 
-fn size(info: &SnapshotInfo) -> u64 {
-    info.memory_bytes + info.disk_bytes
+/// Leaves the machine of a failed build for a while.
+async fn leave(build: &Build, machine: &Arc<Sandbox>) {
+    let change = LifetimeChange { ttl_seconds: Some(Some(FAILED_TTL_SECONDS)), ..LifetimeChange::default() };
+    if machine.set_lifetime(change).await.is_ok() {
+        build.leave_machine(machine.id().as_str());
+    }
 }

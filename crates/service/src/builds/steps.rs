@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::ProcessDefaults;
+use sandling_oci::Config;
+use serde::Serialize;
 
 use crate::limits::{InvalidValue, check_map};
 
@@ -18,6 +20,8 @@ pub struct Plan {
     /// The command that succeeds once `start` is ready.
     pub ready: Option<Vec<String>>,
     pub defaults: PlanDefaults,
+    /// What a Dockerfile sets besides processes' defaults. It is shown with the template.
+    pub config: Option<Config>,
 }
 
 /// The user and directory that apply unless a step or the base sets others.
@@ -28,14 +32,18 @@ pub struct PlanDefaults {
     pub workdir: Option<&'static str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Action {
     Run {
         argv: Vec<String>,
         user: Option<String>,
         /// The command as its author wrote it.
         text: String,
+        mounts: Vec<RunMount>,
+        /// Whether the command sees a network.
+        network: bool,
     },
+    /// Copies from an uploaded archive of this step's own files.
     Copy {
         source: String,
         target: String,
@@ -44,6 +52,7 @@ pub enum Action {
         mode: Option<u32>,
         hash: String,
     },
+    Place(PlaceFiles),
     Env(BTreeMap<String, String>),
     /// Variables that only the following steps see.
     Arg(BTreeMap<String, String>),
@@ -51,6 +60,76 @@ pub enum Action {
     User(String),
     /// A remark about an instruction that is skipped.
     Note(String),
+}
+
+/// A `COPY` or `ADD` of a Dockerfile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlaceFiles {
+    pub from: FileSource,
+    pub target: String,
+    /// Whether the target is a directory in any case.
+    pub into: bool,
+    /// A user, or `user:group`.
+    pub owner: Option<String>,
+    pub mode: Option<u32>,
+    /// Whether archives are unpacked.
+    pub unpack: bool,
+    pub text: String,
+}
+
+/// Where files come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum FileSource {
+    /// The directory that was uploaded for the whole build, by the hash of its archive.
+    Context {
+        #[serde(skip_serializing)]
+        hash: String,
+        sources: Vec<String>,
+        excludes: Vec<String>,
+    },
+    /// Names and contents that the Dockerfile has itself.
+    Text(Vec<(String, String)>),
+    /// Another stage of the build.
+    Stage {
+        stage: usize,
+        sources: Vec<String>,
+    },
+    Url {
+        url: String,
+        name: String,
+        sha256: Option<String>,
+    },
+}
+
+/// What a `RUN` sees while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum RunMount {
+    Cache {
+        id: String,
+        target: String,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+        read_only: bool,
+    },
+    Tmpfs {
+        target: String,
+        size_bytes: Option<u64>,
+    },
+    Secret {
+        id: String,
+        target: Option<String>,
+        variable: Option<String>,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+        required: bool,
+    },
+    Bind {
+        from: FileSource,
+        target: String,
+        read_only: bool,
+    },
 }
 
 /// Why a plan cannot be carried out.
@@ -66,6 +145,8 @@ pub enum PlanError {
     DockerfileTooLarge { most_kib: usize },
     #[error("the Dockerfile has no FROM")]
     NoBase,
+    #[error("the Dockerfile has no stage {0}")]
+    NoStage(String),
     #[error("line {line} of the Dockerfile: {keyword} {problem}")]
     Instruction { line: usize, keyword: String, problem: String },
 }
@@ -88,13 +169,60 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Adds a remark to the build's log.
+    pub(super) fn warn(&mut self, text: String) {
+        self.actions.insert(0, Action::Note(text));
+    }
+}
+
 impl Action {
+    /// A command without mounts.
+    pub fn run(argv: Vec<String>, user: Option<String>, text: String) -> Self {
+        Self::Run { argv, user, text, mounts: Vec::new(), network: true }
+    }
+
+    /// The files that the step copies from.
+    pub(super) fn files(&self) -> Vec<&FileSource> {
+        match self {
+            Self::Place(place) => vec![&place.from],
+            Self::Run { mounts, .. } => {
+                let bound = mounts.iter().filter_map(|mount| match mount {
+                    RunMount::Bind { from, .. } => Some(from),
+                    RunMount::Cache { .. } | RunMount::Tmpfs { .. } | RunMount::Secret { .. } => None,
+                });
+                bound.collect()
+            }
+            Self::Copy { .. } | Self::Env(_) | Self::Arg(_) | Self::Workdir(_) | Self::User(_) | Self::Note(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// The hashes of the uploads that the step needs.
+    pub(super) fn uploads(&self) -> Vec<&str> {
+        let own = match self {
+            Self::Copy { hash, .. } => Some(hash.as_str()),
+            _ => None,
+        };
+        let of_context = self.files().into_iter().filter_map(|from| match from {
+            FileSource::Context { hash, .. } => Some(hash.as_str()),
+            FileSource::Text(_) | FileSource::Stage { .. } | FileSource::Url { .. } => None,
+        });
+        own.into_iter().chain(of_context).collect()
+    }
+
+    /// Whether the step changes the machine's disk.
+    pub(super) fn changes_disk(&self) -> bool {
+        matches!(self, Self::Run { .. } | Self::Copy { .. } | Self::Place(_) | Self::Workdir(_))
+    }
+
     pub(super) fn apply(&self, process: &mut ProcessDefaults, plan: PlanDefaults) {
         match self {
             Self::Env(env) => process.env.extend(env.clone()),
             Self::Workdir(path) => process.workdir = Some(below(process, plan, path)),
             Self::User(user) => process.user = Some(user.clone()),
-            Self::Run { .. } | Self::Copy { .. } | Self::Arg(_) | Self::Note(_) => {}
+            Self::Run { .. } | Self::Copy { .. } | Self::Place(_) | Self::Arg(_) | Self::Note(_) => {}
         }
     }
 
@@ -104,6 +232,7 @@ impl Action {
         match self {
             Self::Run { text, .. } => format!("RUN {text}"),
             Self::Copy { source, target, .. } => format!("COPY {source} {target}"),
+            Self::Place(place) => place.text.clone(),
             Self::Env(env) => format!("ENV {}", names(env)),
             Self::Arg(arguments) => format!("ARG {}", names(arguments)),
             Self::Workdir(path) => format!("WORKDIR {path}"),
@@ -128,7 +257,7 @@ pub(super) fn below(process: &ProcessDefaults, plan: PlanDefaults, path: &str) -
     if path.starts_with('/') {
         return path.to_owned();
     }
-    let home = match user(process, plan) {
+    let home = match user(process, plan).split(':').next().unwrap_or_default() {
         "root" => "/root".to_owned(),
         user => format!("/home/{user}"),
     };

@@ -2,22 +2,32 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use sandling_engine::Engine;
+use sandling_wire::private_directory;
 use tokio::io::AsyncWriteExt;
 
-use super::start::Builds;
+use super::dockerfile::DockerIgnore;
 use super::steps::{PlanError, check_hash};
+use crate::admission::{AdmitError, Reservation};
 use crate::random;
+use crate::sandboxes::Sandboxes;
+use crate::stored_uploads;
 use crate::workspaces::WorkspaceName;
 
 /// An upload that sends nothing for so long is given up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 const LARGEST: u64 = 2 * 1024 * 1024 * 1024;
+/// How many uploads a workspace may have.
+const MOST_FILES: usize = 1000;
+/// The room for an upload is reserved in steps, because its size is not known.
+const STEP_MIB: u64 = 16;
 /// Uploads that no build has used for so long are deleted.
 const UNUSED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// For so long after a client was told that its files are present, they are kept for its build.
@@ -35,43 +45,62 @@ pub enum UploadError {
     TooSlow,
     #[error("the body ended too early")]
     CutShort,
+    #[error("the workspace has {MOST_FILES} uploads; use them in builds, or wait a day until the server deletes them")]
+    TooMany,
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
+    #[error(transparent)]
+    Space(#[from] sandling_engine::CreateError),
     #[error("cannot store the uploaded files")]
     Io(#[from] io::Error),
 }
 
-pub(super) struct Uploads {
+/// The uploaded files of all workspaces of a home.
+pub struct Uploads {
+    engine: Arc<Engine>,
+    sandboxes: Arc<Sandboxes>,
     directory: PathBuf,
     claims: Claims,
 }
 
 impl Uploads {
-    pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, claims: Claims::default() }
+    pub(super) fn new(engine: Arc<Engine>, sandboxes: Arc<Sandboxes>) -> Self {
+        let directory = engine.config().home.uploads();
+        Self { engine, sandboxes, directory, claims: Claims::default() }
+    }
+
+    /// Reserves room in the workspace's quota and on the host's disk. What is stored already counts as used.
+    fn reserve(&self, workspace: &WorkspaceName, mib: u64) -> Result<Reservation, UploadError> {
+        if stored_uploads::stored(&self.directory, workspace).files >= MOST_FILES {
+            return Err(UploadError::TooMany);
+        }
+        self.engine.check_space(mib)?;
+        Ok(self.sandboxes.reserve_disk(workspace, mib)?)
     }
 
     /// The path of the files with this hash, whether they exist or not.
     pub(super) fn path(&self, workspace: &str, hash: &str) -> Result<PathBuf, UploadError> {
         let name = WorkspaceName::parse(workspace).ok_or(UploadError::NoWorkspace)?;
         check_hash(hash)?;
-        std::fs::create_dir_all(&self.directory)?;
-        Ok(self.directory.join(format!("{name}.{hash}")))
+        private_directory(&self.directory)?;
+        Ok(self.directory.join(format!("{}{hash}", stored_uploads::prefix(&name))))
     }
 
     /// Whether the files exist. If so, they are kept for a while, so that the client need not send them.
-    pub(super) fn has(&self, workspace: &str, hash: &str) -> Result<bool, UploadError> {
+    pub fn has(&self, workspace: &str, hash: &str) -> Result<bool, UploadError> {
         Ok(self.claims.promise(&self.path(workspace, hash)?))
     }
 
     /// Deletes files, unless another build needs them or a client was just told that they exist. Several steps may have
     /// copied the same files.
-    pub(super) fn forget(&self, workspace: &str, hash: &str) {
+    pub fn forget(&self, workspace: &str, hash: &str) {
         if let Ok(path) = self.path(workspace, hash) {
             self.claims.unless_needed(&path, || drop(std::fs::remove_file(&path)));
         }
     }
 
     /// Deletes files that no build has used for a day. Best effort: the next call tries again.
-    pub(super) fn forget_unused(&self) {
+    pub fn forget_unused(&self) {
         let _ = self.try_forget_unused();
     }
 
@@ -86,20 +115,22 @@ impl Uploads {
         Ok(())
     }
 
-    /// Stores files as an archive, and returns a fresh hash for it.
-    pub(super) async fn store_files(
-        &self,
-        workspace: &str,
-        files: Vec<(String, Bytes)>,
-    ) -> Result<String, UploadError> {
+    /// Stores files as an archive, and returns a fresh hash for it. What their `.dockerignore` names is left out.
+    pub async fn store_files(&self, workspace: &str, mut files: Vec<(String, Bytes)>) -> Result<String, UploadError> {
+        let ignore = files.iter().find(|(name, _)| name == ".dockerignore");
+        let ignore = ignore.map(|(_, text)| DockerIgnore::parse(&String::from_utf8_lossy(text)));
+        files.retain(|(name, _)| !ignore.as_ref().is_some_and(|ignore| ignore.ignores(name)));
         let hash = random::hex::<32>();
         let path = self.path(workspace, &hash)?;
+        let name = WorkspaceName::parse(workspace).ok_or(UploadError::NoWorkspace)?;
+        let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
+        let _room = self.reserve(&name, (bytes as u64).div_ceil(1 << 20).max(1))?;
         tokio::task::spawn_blocking(move || archive(&path, &files)).await.map_err(io::Error::other)??;
         Ok(hash)
     }
 
     /// Stores an archive. It exists once this has returned, and not before.
-    pub(super) async fn store<E>(
+    pub async fn store<E>(
         &self,
         workspace: &str,
         hash: &str,
@@ -107,7 +138,8 @@ impl Uploads {
     ) -> Result<(), UploadError> {
         let path = self.path(workspace, hash)?;
         let partial = path.with_extension(format!("part-{}", random::hex::<8>()));
-        let stored = match write(&partial, body).await {
+        let name = WorkspaceName::parse(workspace).ok_or(UploadError::NoWorkspace)?;
+        let stored = match write(&partial, body, || self.reserve(&name, STEP_MIB)).await {
             Ok(()) => tokio::fs::rename(&partial, &path).await.map_err(UploadError::from),
             Err(error) => Err(error),
         };
@@ -118,8 +150,13 @@ impl Uploads {
     }
 }
 
+/// Creates a file that only its owner can read.
+fn private_file(path: &Path) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
 fn archive(path: &Path, files: &[(String, Bytes)]) -> io::Result<()> {
-    let mut archive = tar::Builder::new(std::fs::File::create_new(path)?);
+    let mut archive = tar::Builder::new(private_file(path)?);
     for (name, content) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
@@ -129,18 +166,32 @@ fn archive(path: &Path, files: &[(String, Bytes)]) -> io::Result<()> {
     archive.into_inner()?.sync_data()
 }
 
-async fn write<E>(path: &Path, mut body: impl Stream<Item = Result<Bytes, E>> + Unpin) -> Result<(), UploadError> {
-    let mut file = tokio::fs::File::create(path).await?;
-    let mut written = 0;
+/// Writes a body to a file. `reserve` reserves room for the next step of it; what is in the file counts already.
+async fn write<E, R>(
+    path: &Path,
+    mut body: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    reserve: impl Fn() -> Result<R, UploadError>,
+) -> Result<(), UploadError> {
+    let mut room = reserve()?;
+    let mut file = tokio::fs::File::from_std(private_file(path)?);
+    let (mut written, mut reserved) = (0, STEP_MIB << 20);
     while let Some(bytes) = tokio::time::timeout(STALL_TIMEOUT, body.next()).await.map_err(|_| UploadError::TooSlow)? {
         let bytes = bytes.map_err(|_| UploadError::CutShort)?;
         written += bytes.len() as u64;
         if written > LARGEST {
             return Err(UploadError::TooLarge);
         }
+        if written > reserved {
+            file.flush().await?;
+            drop(room);
+            room = reserve()?;
+            reserved = written - bytes.len() as u64 + (STEP_MIB << 20);
+        }
         file.write_all(&bytes).await?;
     }
-    Ok(file.flush().await?)
+    file.flush().await?;
+    drop(room);
+    Ok(())
 }
 
 /// Which uploads are still needed.
@@ -224,42 +275,34 @@ impl Drop for ClaimedFiles {
     }
 }
 
-/// The uploads as the API uses them.
-impl Builds {
-    /// Whether the files exist. If so, they are kept for a while, so that the client need not send them.
-    pub fn has_files(&self, workspace: &str, hash: &str) -> Result<bool, UploadError> {
-        self.uploads.has(workspace, hash)
-    }
-
-    /// Stores an archive of files under a hash.
-    pub async fn store_archive<E>(
-        &self,
-        workspace: &str,
-        hash: &str,
-        body: impl Stream<Item = Result<Bytes, E>> + Unpin,
-    ) -> Result<(), UploadError> {
-        self.uploads.store(workspace, hash, body).await
-    }
-
-    /// Stores files, and returns a fresh hash for them.
-    pub async fn store_files(&self, workspace: &str, files: Vec<(String, Bytes)>) -> Result<String, UploadError> {
-        self.uploads.store_files(workspace, files).await
-    }
-
-    /// Deletes files that no build needs.
-    pub fn forget_files(&self, workspace: &str, hash: &str) {
-        self.uploads.forget(workspace, hash);
-    }
-
-    /// Deletes files that no build has used for a day.
-    pub fn forget_unused_files(&self) {
-        self.uploads.forget_unused();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_upload_stops_when_there_is_no_more_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("team.part");
+        let left = std::cell::Cell::new(3);
+        let reserve = || match left.get() {
+            0 => Err(UploadError::TooMany),
+            more => {
+                left.set(more - 1);
+                Ok(())
+            }
+        };
+        let chunk = Bytes::from(vec![0; 1 << 20]);
+        let chunks = |count| futures_util::stream::iter(vec![Ok::<_, ()>(chunk.clone()); count]);
+        write(&path, chunks(48), reserve).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        left.set(3);
+        let refused = write(&path, chunks(200), reserve).await;
+        assert!(matches!(refused, Err(UploadError::TooMany)), "{refused:?}");
+        assert!(std::fs::metadata(&path).unwrap().len() <= (3 * STEP_MIB) << 20);
+        let team = WorkspaceName::parse("team").unwrap();
+        std::fs::write(dir.path().join("team2.file"), "another workspace's").unwrap();
+        assert_eq!(stored_uploads::stored(dir.path(), &team).files, 1);
+    }
 
     #[test]
     fn files_are_kept_while_a_build_or_a_client_relies_on_them() {

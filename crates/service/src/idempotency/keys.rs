@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sandling_engine::owner::Owner;
 use sandling_engine::store::StoreError;
 
 use super::rows::{IdempotencyRow, KeyClaim, RequestState};
-use crate::presence::Presence;
 use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
@@ -153,14 +153,14 @@ enum Judgement {
 /// The idempotency keys of all workspaces of a home.
 pub struct Idempotency {
     store: Arc<Store>,
-    presence: Arc<Presence>,
+    owner: Arc<Owner>,
     begun: AtomicU32,
 }
 
 impl Idempotency {
     /// Opens the keys, and deletes old ones.
-    pub(crate) fn open(store: Arc<Store>, presence: Arc<Presence>) -> Result<Self, StoreError> {
-        let keys = Self { store, presence, begun: AtomicU32::new(0) };
+    pub(crate) fn open(store: Arc<Store>, owner: Arc<Owner>) -> Result<Self, StoreError> {
+        let keys = Self { store, owner, begun: AtomicU32::new(0) };
         keys.forget_old()?;
         Ok(keys)
     }
@@ -187,14 +187,14 @@ impl Idempotency {
         if self.begun.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             self.forget_old()?;
         }
-        let owner = self.presence.id().to_owned();
+        let owner = self.owner.id().to_owned();
         let claim = KeyClaim { workspace: workspace.as_str().to_owned(), key: key.0.clone(), owner };
         loop {
             let Some(row) = self.store.claim_key(&claim, route, body, now)? else {
                 return Ok(Begin::Fresh(Pending { store: self.store.clone(), claim, settled: false }));
             };
             let started_at = row.started_at;
-            match judge(row, route, body, now, |owner| self.presence.is_alive(owner)) {
+            match judge(row, route, body, now, |owner| self.owner.is_alive(owner)) {
                 Judgement::Expired => self.store.expire_key(&claim, started_at)?,
                 Judgement::Answer(answer) => return Ok(Begin::Done(answer)),
                 Judgement::Refuse(refused) => return Err(refused),
@@ -203,7 +203,7 @@ impl Idempotency {
     }
 
     fn forget_old(&self) -> Result<(), StoreError> {
-        self.store.forget_keys(Timestamp::now() - RETENTION, |owner| self.presence.is_alive(owner))
+        self.store.forget_keys(Timestamp::now() - RETENTION, |owner| self.owner.is_alive(owner))
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
         let pending = fresh(begin(&fixture.idempotency, "k"));
         pending.attach_object("sandbox-1").unwrap();
         // As after kill -9: no destructor runs, and the kernel releases the lock.
-        std::fs::remove_file(fixture.home.engines().join(fixture.presence.id())).unwrap();
+        std::fs::remove_file(fixture.home.engines().join(fixture.owner.id())).unwrap();
         std::mem::forget(pending);
         let refused = begin(&fixture.another_process().idempotency, "k");
         assert!(matches!(refused, Err(KeyRefused::Interrupted { object: Some(id) }) if id == "sandbox-1"));

@@ -1,9 +1,9 @@
 //! Rows of requests that have an idempotency key, with their answers.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
-use sandling_engine::store::rows::{parsed, readable, time};
+use sandling_engine::store::rows::{Query, parsed, time};
 
 use super::keys::{BodyHash, StoredAnswer};
 use crate::store::Store;
@@ -53,36 +53,26 @@ impl Store {
         let mut connection = self.connection();
         // Immediate: of two processes with the same key, one must wait and then see the row of the other.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let found = transaction
-            .prepare_cached("SELECT * FROM idempotency WHERE workspace = ?1 AND key = ?2")?
-            .query_row(params![claim.workspace, claim.key], read)
-            .optional()?;
+        let KeyClaim { workspace, key, owner } = claim;
+        let stored = "SELECT * FROM idempotency WHERE workspace = ?1 AND key = ?2";
+        let found = transaction.find(stored, [workspace, key], read)?;
         if found.is_none() {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO idempotency (workspace, key, route, body_hash, owner, started_ms, state) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running')",
-                )?
-                .execute(params![
-                    claim.workspace,
-                    claim.key,
-                    route,
-                    body_hash.as_bytes(),
-                    claim.owner,
-                    now.as_millisecond()
-                ])?;
+            transaction.run(
+                "INSERT INTO idempotency (workspace, key, route, body_hash, owner, started_ms, state) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running')",
+                params![workspace, key, route, body_hash.as_bytes(), owner, now.as_millisecond()],
+            )?;
         }
         transaction.commit()?;
         Ok(found)
     }
 
     pub(crate) fn attach_object(&self, claim: &KeyClaim, object: &str) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached(
-                "UPDATE idempotency SET object = ?4 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
-            )?
-            .execute(params![claim.workspace, claim.key, claim.owner, object])?;
-        Ok(())
+        self.connection().run(
+            "UPDATE idempotency SET object = ?4 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
+            params![claim.workspace, claim.key, claim.owner, object],
+        )
+        .map(drop)
     }
 
     /// Stores the answer. If the body is over the budget, only the status is stored.
@@ -95,73 +85,58 @@ impl Store {
         let headers = serde_json::to_string(&answer.headers)?;
         let connection = self.connection();
         let kept = answer.body.len() <= SMALL_BODY || {
-            let taken: i64 = connection
-                .prepare_cached(
-                    "SELECT ifnull(sum(body_bytes), 0) FROM idempotency WHERE workspace = ?1 AND body_bytes > 16384",
-                )?
-                .query_row([&claim.workspace], |row| row.get(0))?;
-            answer.body.len() <= body_limit && taken + answer.body.len() as i64 <= LARGE_BODIES_BUDGET
+            let taken =
+                "SELECT ifnull(sum(body_bytes), 0) FROM idempotency WHERE workspace = ?1 AND body_bytes > 16384";
+            let taken: Option<i64> = connection.find(taken, [&claim.workspace], |row| row.get(0))?;
+            let total = taken.unwrap_or_default() + answer.body.len() as i64;
+            answer.body.len() <= body_limit && total <= LARGE_BODIES_BUDGET
         };
         let body = kept.then_some(answer.body.as_slice());
-        connection
-            .prepare_cached(
-                "UPDATE idempotency SET state = 'done', status = ?4, headers = ?5, body = ?6, body_bytes = ?7 \
-                 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
-            )?
-            .execute(params![
-                claim.workspace,
-                claim.key,
-                claim.owner,
-                answer.status,
-                headers,
-                body,
-                body.map_or(0, <[u8]>::len) as i64
-            ])?;
-        Ok(())
+        let (KeyClaim { workspace, key, owner }, bytes) = (claim, body.map_or(0, <[u8]>::len) as i64);
+        let done = "UPDATE idempotency SET state = 'done', status = ?4, headers = ?5, body = ?6, body_bytes = ?7 \
+             WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'";
+        connection.run(done, params![workspace, key, owner, answer.status, headers, body, bytes]).map(drop)
     }
 
     pub(crate) fn interrupt_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached(
+            .run(
                 "UPDATE idempotency SET state = 'interrupted' \
                  WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
-            )?
-            .execute(params![claim.workspace, claim.key, claim.owner])?;
-        Ok(())
+                params![claim.workspace, claim.key, claim.owner],
+            )
+            .map(drop)
     }
 
     /// Deletes the row of a request that had no effect, so that a retry runs.
     pub(crate) fn forget_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached(
+            .run(
                 "DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
-            )?
-            .execute(params![claim.workspace, claim.key, claim.owner])?;
-        Ok(())
+                params![claim.workspace, claim.key, claim.owner],
+            )
+            .map(drop)
     }
 
     /// Deletes the key if its row is still the one that began at `started_at`.
     pub(crate) fn expire_key(&self, claim: &KeyClaim, started_at: Timestamp) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND started_ms = ?3")?
-            .execute(params![claim.workspace, claim.key, started_at.as_millisecond()])?;
-        Ok(())
+            .run(
+                "DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND started_ms = ?3",
+                params![claim.workspace, claim.key, started_at.as_millisecond()],
+            )
+            .map(drop)
     }
 
     /// Deletes requests that began before `then`, except those that a living process still runs.
     pub(crate) fn forget_keys(&self, then: Timestamp, is_alive: impl Fn(&str) -> bool) -> Result<(), StoreError> {
         let then = then.as_millisecond();
         let connection = self.connection();
-        connection
-            .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND state <> 'running'")?
-            .execute([then])?;
-        let mut statement =
-            connection.prepare_cached("SELECT DISTINCT owner FROM idempotency WHERE started_ms < ?1")?;
-        let owners: Vec<String> = readable(&mut statement, [then], |row| row.get(0))?;
+        connection.run("DELETE FROM idempotency WHERE started_ms < ?1 AND state <> 'running'", [then])?;
+        let owners = "SELECT DISTINCT owner FROM idempotency WHERE started_ms < ?1";
+        let owners: Vec<String> = connection.all(owners, [then], |row| row.get(0))?;
         for owner in owners.iter().filter(|owner| !is_alive(owner)) {
-            connection
-                .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND owner = ?2")?
-                .execute(params![then, owner])?;
+            connection.run("DELETE FROM idempotency WHERE started_ms < ?1 AND owner = ?2", params![then, owner])?;
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl SigningKey {
         Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
     }
 
-    pub(super) fn sign(&self, token: &PreviewToken) -> String {
+    pub(crate) fn sign(&self, token: &PreviewToken) -> String {
         let text = serde_json::to_vec(token).expect("a token has only strings and numbers");
         let text = URL_SAFE_NO_PAD.encode(text);
         let signature = self.0.clone().chain_update(text.as_bytes()).finalize().into_bytes();
@@ -47,7 +47,7 @@ impl SigningKey {
     }
 
     /// What the token allows, if this key signed it and it has not expired. This does not check whether it was revoked.
-    pub(super) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
+    pub(crate) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
         let (text, signature) = signed.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         self.0.clone().chain_update(text.as_bytes()).verify_slice(&signature).ok()?;

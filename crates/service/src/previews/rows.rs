@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::Query;
 
 use crate::store::Store;
 use crate::workspaces::WorkspaceName;
@@ -17,30 +18,23 @@ impl Store {
         most: u32,
     ) -> Result<bool, StoreError> {
         let connection = self.connection();
-        connection
-            .prepare_cached("DELETE FROM previews WHERE expires_ms <= ?1")?
-            .execute([Timestamp::now().as_millisecond()])?;
-        let rows = connection
-            .prepare_cached(
-                "INSERT INTO previews (id, workspace, expires_ms) SELECT ?1, ?2, ?3 \
-                 WHERE (SELECT count(*) FROM previews WHERE workspace = ?2) < ?4",
-            )?
-            .execute(params![id, workspace.as_str(), expires.as_millisecond(), most])?;
-        Ok(rows == 1)
+        connection.run("DELETE FROM previews WHERE expires_ms <= ?1", [Timestamp::now().as_millisecond()])?;
+        connection.run(
+            "INSERT INTO previews (id, workspace, expires_ms) SELECT ?1, ?2, ?3 \
+             WHERE (SELECT count(*) FROM previews WHERE workspace = ?2) < ?4",
+            params![id, workspace.as_str(), expires.as_millisecond(), most],
+        )
     }
 
     pub(crate) fn has_preview(&self, workspace: &str, id: &str) -> Result<bool, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT 1 FROM previews WHERE workspace = ?1 AND id = ?2")?;
-        Ok(statement.exists([workspace, id])?)
+        let valid = "SELECT 1 FROM previews WHERE workspace = ?1 AND id = ?2";
+        Ok(self.connection().find(valid, [workspace, id], |_| Ok(()))?.is_some())
     }
 
     /// Written to the disk at once, so that a revoked token stays revoked after a power failure. Returns false if there is
     /// no such token.
     pub(crate) fn remove_preview(&self, workspace: &WorkspaceName, id: &str) -> Result<bool, StoreError> {
-        self.lastingly(|connection| {
-            let mut statement = connection.prepare_cached("DELETE FROM previews WHERE workspace = ?1 AND id = ?2")?;
-            Ok(statement.execute([workspace.as_str(), id])? == 1)
-        })
+        let delete = "DELETE FROM previews WHERE workspace = ?1 AND id = ?2";
+        self.lastingly(|connection| connection.run(delete, [workspace.as_str(), id]))
     }
 }

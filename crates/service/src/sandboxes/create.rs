@@ -1,14 +1,16 @@
-//! Creating a sandbox: quota, then the limit on simultaneous creates, then the engine.
+//! Creating a sandbox: quota, then what the engine prepares, then the limit on simultaneous creates, then the machine.
 
 use std::sync::Arc;
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{CreateSpec, Engine, Sandbox};
+use sandling_engine::{BootMode, CreateSpec, Engine, Sandbox, TRACE_TARGET};
+use tracing::field::Empty;
+use tracing::{Instrument, info_span};
 
 use super::release_volume::ReleaseVolumeError;
 use super::template::{UnknownTemplate, template_size};
 use super::usage::sandboxes_of_size;
-use crate::admission::{Admission, AdmitError, Resources};
+use crate::admission::{Admission, AdmitError, Resource, Resources};
 use crate::create_limiter::{Busy, CreateLimiter};
 use crate::workspaces::WorkspaceName;
 
@@ -43,15 +45,49 @@ impl Sandboxes {
     }
 
     /// Creates a sandbox if the workspace's quota allows it.
-    pub async fn create(&self, workspace: &WorkspaceName, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+    pub async fn create(
+        self: &Arc<Self>,
+        workspace: &WorkspaceName,
+        spec: CreateSpec,
+    ) -> Result<Arc<Sandbox>, CreateError> {
+        let (sandboxes, workspace) = (self.clone(), workspace.clone());
+        // In a task of its own: what is being made counts against the quota even if the client goes away.
+        let span = info_span!(
+            target: TRACE_TARGET,
+            "create",
+            sandling.template = spec.template,
+            sandling.sandbox.id = Empty,
+            sandling.boot_mode = Empty,
+        );
+        let creating = tokio::spawn(async move { sandboxes.create_inner(&workspace, spec).await }.instrument(span));
+        creating.await.unwrap_or(Err(sandling_engine::CreateError::Closing.into()))
+    }
+
+    async fn create_inner(&self, workspace: &WorkspaceName, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
         self.engine.settled().await;
         for volume in &spec.volumes {
             self.release_volume(workspace, &volume.name).await?;
         }
-        let reservation = self.reserve(workspace, &self.needed_by(workspace, &spec)?)?;
-        let permit = self.create_limiter.acquire().await?;
-        let sandbox = self.engine.create(spec).await?;
-        drop((permit, reservation));
+        let needed = self.needed_by(workspace, &spec)?;
+        let reservation = match self.reserve(workspace, &needed) {
+            Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib => {
+                // Bakes of other sizes count, too. Those that nothing needs make room.
+                match self.engine.evict_bakes(workspace.as_str()).await? {
+                    true => self.reserve(workspace, &needed)?,
+                    false => return Err(AdmitError::Refused(refused).into()),
+                }
+            }
+            reserved => reserved?,
+        };
+        // Without a slot: this may wait for a bake, which other workspaces must not wait for.
+        let prepared = self.engine.prepare(spec).instrument(info_span!(target: TRACE_TARGET, "create.prepare")).await?;
+        let queueing = self.create_limiter.acquire(workspace);
+        let slot = queueing.instrument(info_span!(target: TRACE_TARGET, "create.queue")).await?;
+        let sandbox = self.engine.create_prepared(prepared).await?;
+        let span = tracing::Span::current();
+        span.record("sandling.sandbox.id", sandbox.id().as_str());
+        span.record("sandling.boot_mode", boot_mode(sandbox.info().boot_mode));
+        drop((slot, reservation));
         Ok(sandbox)
     }
 
@@ -65,8 +101,15 @@ impl Sandboxes {
                 spec.disk_mib.unwrap_or(size.disk_mib),
             ));
         };
-        let snapshot = self.engine.snapshots().find(workspace.as_str(), id)?.ok_or(CreateError::NoSnapshot)?;
+        let snapshot = self.engine.snapshots().find_usable(workspace.as_str(), id)?.ok_or(CreateError::NoSnapshot)?;
         let copies = snapshot.volumes.iter().map(|volume| volume.was.size_mib).sum::<u32>();
         Ok(sandboxes_of_size(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib + copies))
+    }
+}
+
+fn boot_mode(mode: BootMode) -> &'static str {
+    match mode {
+        BootMode::Standby => "standby",
+        BootMode::Restore => "restore",
     }
 }

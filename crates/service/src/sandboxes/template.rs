@@ -26,7 +26,12 @@ pub fn find_template(engine: &Engine, workspace: &str, name: &str) -> Result<Opt
     let resolved = sandling_image::resolve(name).ok();
     let stands_for = resolved.as_ref().map_or(name, |resolved| resolved.recipe.name.as_str());
     let mut templates = engine.list_templates(workspace)?.into_iter();
-    let Some(mut template) = templates.find(|template| template.name == stands_for) else { return Ok(None) };
+    let found = templates.find(|template| template.name == stands_for);
+    let found = match found {
+        None => engine.snapshots().template_named(workspace, stands_for)?,
+        found => found,
+    };
+    let Some(mut template) = found else { return Ok(None) };
     if let Some(note) = resolved.and_then(|resolved| resolved.alias_note) {
         template.name = name.to_owned();
         template.description = note.to_owned();

@@ -1,18 +1,25 @@
 //! How much of its quota a workspace uses.
 
+use std::ops::Add;
+
 use super::create::Sandboxes;
 use crate::admission::Resources;
 use crate::workspaces::WorkspaceName;
+use crate::{stored_layers, stored_uploads};
 
 impl Sandboxes {
-    /// What the sandboxes, volumes and snapshots of a workspace take.
+    /// What the sandboxes, volumes, snapshots, uploads, templates and layers of images of a workspace take.
     pub fn usage(&self, workspace: &WorkspaceName) -> Resources {
+        let uploads = stored_uploads::stored(&self.engine.config().home.uploads(), workspace);
+        let layers = stored_layers::stored_bytes(&self.engine.config().home.layers(), workspace);
         let workspace = workspace.as_str();
+        let disk_mib = self.engine.volumes().size_mib(workspace)
+            + self.engine.snapshots().stored_mib(workspace)
+            + self.engine.machines().stored_mib(workspace)
+            + (uploads.bytes + layers).div_ceil(1 << 20);
+        let stored = Resources { disk_mib, ..Resources::default() };
         let own = self.engine.list_of(workspace).into_iter();
-        let sandboxes: Resources =
-            own.map(|info| sandboxes_of_size(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
-        let disk_mib = self.engine.volumes().size_mib(workspace) + self.engine.snapshots().stored_mib(workspace);
-        sandboxes + Resources { disk_mib, ..Resources::default() }
+        own.map(|info| sandboxes_of_size(1, info.vcpus, info.memory_mib, info.disk_mib)).fold(stored, Add::add)
     }
 }
 

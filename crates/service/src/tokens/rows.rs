@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Row, params};
 use sandling_engine::store::StoreError;
-use sandling_engine::store::rows::{parsed, readable, time, time_or_never};
+use sandling_engine::store::rows::{Query, parsed, time, time_or_never};
 
 use super::scope::Scope;
 use super::token::TokenInfo;
@@ -20,14 +20,11 @@ pub struct TokenRow {
 impl Store {
     /// Returns false if the prefix is taken or the workspace is gone.
     pub(crate) fn insert_token(&self, token: &TokenInfo, hash: &blake3::Hash) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached(
-                "INSERT INTO tokens (prefix, hash, name, workspace, scope, created_ms, expires_ms) \
+        self.connection().run(
+            "INSERT INTO tokens (prefix, hash, name, workspace, scope, created_ms, expires_ms) \
                  SELECT ?1, ?2, ?3, name, ?5, ?6, ?7 FROM workspaces WHERE name = ?4 AND deleted_ms IS NULL \
                  ON CONFLICT (prefix) DO NOTHING",
-            )?
-            .execute(params![
+            params![
                 token.prefix,
                 hash.as_bytes(),
                 token.name,
@@ -35,38 +32,30 @@ impl Store {
                 token.scope.as_str(),
                 token.created_at.as_millisecond(),
                 token.expires_at.map(Timestamp::as_millisecond),
-            ])?;
-        Ok(rows == 1)
+            ],
+        )
     }
 
     /// Returns nothing if the row is damaged, so that a token that cannot be checked is refused.
     pub(crate) fn token(&self, prefix: &str) -> Result<Option<TokenRow>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT * FROM tokens WHERE prefix = ?1")?;
-        Ok(readable(&mut statement, [prefix], read)?.pop())
+        Ok(self.connection().all("SELECT * FROM tokens WHERE prefix = ?1", [prefix], read)?.pop())
     }
 
     /// The tokens of a workspace that were not revoked, oldest first.
     pub(crate) fn tokens_of(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(
-            "SELECT * FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL ORDER BY created_ms, prefix",
-        )?;
-        Ok(readable(&mut statement, [workspace.as_str()], read)?.into_iter().map(|row| row.info).collect())
+        let own = "SELECT * FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL ORDER BY created_ms, prefix";
+        Ok(self.connection().all(own, [workspace.as_str()], read)?.into_iter().map(|row| row.info).collect())
     }
 
     pub(crate) fn count_tokens(&self, workspace: &WorkspaceName) -> Result<u32, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT count(*) FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL")?;
-        Ok(statement.query_row([workspace.as_str()], |row| row.get(0))?)
+        let count = "SELECT count(*) FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL";
+        Ok(self.connection().find(count, [workspace.as_str()], |row| row.get(0))?.unwrap_or_default())
     }
 
     pub(crate) fn touch_token(&self, prefix: &str, now: Timestamp) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("UPDATE tokens SET last_used_ms = ?2 WHERE prefix = ?1")?
-            .execute(params![prefix, now.as_millisecond()])?;
-        Ok(())
+            .run("UPDATE tokens SET last_used_ms = ?2 WHERE prefix = ?1", params![prefix, now.as_millisecond()])
+            .map(drop)
     }
 
     /// Returns false if the workspace has no such token, or it is revoked already.
@@ -76,21 +65,20 @@ impl Store {
         prefix: &str,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached(
-                "UPDATE tokens SET revoked_ms = ?3 WHERE workspace = ?1 AND prefix = ?2 AND revoked_ms IS NULL",
-            )?
-            .execute(params![workspace.as_str(), prefix, now.as_millisecond()])?;
-        Ok(rows == 1)
+        self.connection().run(
+            "UPDATE tokens SET revoked_ms = ?3 WHERE workspace = ?1 AND prefix = ?2 AND revoked_ms IS NULL",
+            params![workspace.as_str(), prefix, now.as_millisecond()],
+        )
     }
 
     /// Deletes tokens that expired or were revoked before `then`.
     pub(crate) fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
         self.connection()
-            .prepare_cached("DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1")?
-            .execute(params![then.as_millisecond(), i64::MAX])?;
-        Ok(())
+            .run(
+                "DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1",
+                params![then.as_millisecond(), i64::MAX],
+            )
+            .map(drop)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Rows of workspaces.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
-use sandling_engine::store::rows::{parsed, readable, time};
+use rusqlite::{Row, TransactionBehavior, params};
+use sandling_engine::store::rows::{Query, parsed, time};
 use sandling_engine::store::{StoreError, forget_workspace};
 
 use super::{Workspace, WorkspaceName};
@@ -10,26 +10,19 @@ use crate::store::Store;
 
 impl Store {
     pub(crate) fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT * FROM workspaces WHERE deleted_ms IS NULL ORDER BY name")?;
-        readable(&mut statement, [], read)
+        self.connection().all("SELECT * FROM workspaces WHERE deleted_ms IS NULL ORDER BY name", [], read)
     }
 
     pub(crate) fn workspace(&self, name: &WorkspaceName) -> Result<Option<Workspace>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT * FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL")?;
-        Ok(statement.query_row([name.as_str()], read).optional()?)
+        self.connection().find("SELECT * FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL", [name.as_str()], read)
     }
 
     /// Returns false if there is, or ever was, a workspace of this name.
     pub(crate) fn insert_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached("INSERT INTO workspaces (name, created_ms) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-            .execute(params![name.as_str(), now.as_millisecond()])?;
-        Ok(rows == 1)
+        self.connection().run(
+            "INSERT INTO workspaces (name, created_ms) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            params![name.as_str(), now.as_millisecond()],
+        )
     }
 
     /// Marks a workspace as deleted, revokes its tokens and deletes its quota, secrets, previews, builds and stored
@@ -38,30 +31,24 @@ impl Store {
         let (name, now) = (name.as_str(), now.as_millisecond());
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let rows = transaction.execute(
-            "UPDATE workspaces SET deleted_ms = ?2 WHERE name = ?1 AND deleted_ms IS NULL",
-            params![name, now],
-        )?;
-        transaction.execute(
-            "UPDATE tokens SET revoked_ms = ?2 WHERE workspace = ?1 AND revoked_ms IS NULL",
-            params![name, now],
-        )?;
+        let delete = "UPDATE workspaces SET deleted_ms = ?2 WHERE name = ?1 AND deleted_ms IS NULL";
+        let found = transaction.run(delete, params![name, now])?;
+        let revoke = "UPDATE tokens SET revoked_ms = ?2 WHERE workspace = ?1 AND revoked_ms IS NULL";
+        transaction.run(revoke, params![name, now])?;
         forget_workspace(&transaction, name)?;
-        transaction.execute("DELETE FROM quotas WHERE workspace = ?1", [name])?;
-        transaction.execute("DELETE FROM idempotency WHERE workspace = ?1", [name])?;
-        transaction.execute("DELETE FROM previews WHERE workspace = ?1", [name])?;
-        transaction.execute("DELETE FROM builds WHERE workspace = ?1", [name])?;
+        for table in ["quotas", "idempotency", "previews", "builds"] {
+            transaction.run(&format!("DELETE FROM {table} WHERE workspace = ?1"), [name])?;
+        }
         transaction.commit()?;
-        Ok(rows == 1)
+        Ok(found)
     }
 
     /// Returns false if there is no such workspace.
     pub(crate) fn set_record_runs(&self, name: &WorkspaceName, record: bool) -> Result<bool, StoreError> {
-        let rows = self
-            .connection()
-            .prepare_cached("UPDATE workspaces SET record_runs = ?2 WHERE name = ?1 AND deleted_ms IS NULL")?
-            .execute(params![name.as_str(), record])?;
-        Ok(rows == 1)
+        self.connection().run(
+            "UPDATE workspaces SET record_runs = ?2 WHERE name = ?1 AND deleted_ms IS NULL",
+            params![name.as_str(), record],
+        )
     }
 }
 

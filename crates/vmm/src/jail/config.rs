@@ -18,20 +18,17 @@ pub enum Requirement {
 pub struct JailConfig {
     /// The binary that calls [`super::main`] when its first argument is [`super::ARGUMENT`].
     pub launcher: PathBuf,
-    /// The machine's own unprivileged user and group id. Required if the caller is root, otherwise ignored.
-    pub uid: Option<u32>,
     pub limits: Limits,
-    /// Some hosts forbid user namespaces. Root can do without, because the uid is unprivileged anyway; other users
-    /// cannot.
+    /// Some hosts forbid user namespaces. Root can do without, because the machine's user is unprivileged anyway; other
+    /// users cannot.
     pub user_namespace: Requirement,
 }
 
 impl JailConfig {
     /// A jail whose launcher is the running binary.
-    pub fn new(uid: Option<u32>) -> std::io::Result<Self> {
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             launcher: std::env::current_exe()?,
-            uid,
             limits: Limits::default(),
             user_namespace: Requirement::Required,
         })
@@ -59,7 +56,7 @@ impl Default for Limits {
             open_files: 512,
             tasks: 256,
             address_space_bytes: None,
-            cgroup: CgroupLimits { memory_bytes: None, cpu_milli: None, tasks: Some(256) },
+            cgroup: CgroupLimits { tasks: Some(256), ..CgroupLimits::default() },
         }
     }
 }

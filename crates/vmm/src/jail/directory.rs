@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const NAMES: [&str; 2] = [MachineDir::SUPERVISOR, MachineDir::FILES];
@@ -84,11 +84,13 @@ impl MachineDir {
         }
     }
 
-    /// Replaces a file atomically: a reader sees the old text or the new one.
+    /// Replaces a file atomically: a reader sees the old text or the new one. The supervisor, which may run as another
+    /// user, can read it whatever the caller's umask is.
     pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(".new");
         fs::write(&fresh, text)?;
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o644))?;
         fs::rename(&fresh, path)
     }
 }

@@ -10,13 +10,14 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
 
-use super::landlock_rules::Landlock;
+use super::landlock_rules::{Landlock, SupervisorRules};
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::program::{self, Message};
 use super::resources::{ABOVE_INHERITED, Resources};
 use super::spec::{Report, Spec, Step, StepError};
 use super::supervisor::Supervisor;
+use super::users::MachineUser;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
 
 /// When the host runs out of memory, the kernel kills the machine before its caller.
@@ -57,15 +58,16 @@ fn set_up() -> Result<(Supervisor, Landlock), StepError> {
     // Best effort: a host without /proc does not have this setting.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT);
     limits::make_room_for_executable().step("making room for the program's descriptor")?;
-    let resources = Resources::open(&spec)?;
-    identity::enter_namespaces(spec.uid)?;
-    filesystem::enter(&spec)?;
-    identity::drop_privileges(spec.uid, spec.user_namespace)?;
+    let user = MachineUser::choose(&spec)?;
+    let resources = Resources::open(&spec, &user)?;
+    let user = identity::enter_namespaces(user)?;
+    filesystem::enter(&spec, &user)?;
+    identity::drop_privileges(&user, &spec)?;
     for layer in &spec.program.layers {
         let path = format!("{LAYERS}/{}", layer.name);
         access(path, Access::READ_OK).step(format!("reading the layer {} as the machine's user", layer.name))?;
     }
-    start(&spec, resources)
+    start(&spec, resources, user)
 }
 
 /// Starts a new session and closes all descriptors except the three standard streams.
@@ -87,7 +89,7 @@ fn read_spec() -> io::Result<Spec> {
     Ok(serde_json::from_str(&line)?)
 }
 
-fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), StepError> {
+fn start(spec: &Spec, resources: Resources, user: MachineUser) -> Result<(Supervisor, Landlock), StepError> {
     let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
     // An inherited descriptor must not get this one's number.
@@ -105,8 +107,11 @@ fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), St
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).step("watching the program")?;
     rustix::io::write(&ours, b"g").step("signalling the program")?;
     let (landlock, questions) = wait_until_program_runs(&ours)?;
-    seccomp::install_for_supervisor().map_err(io::Error::other).step("installing the supervisor's seccomp filter")?;
-    let supervisor = make_supervisor(pid, pidfd, questions, resources).step("opening logs")?;
+    let rules = SupervisorRules::new(&resources.supervisor_dir).map_err(io::Error::other);
+    let rules = rules.step("making the supervisor's rules (Landlock)")?;
+    seccomp::install_for_supervisor().map_err(io::Error::other).step("installing the supervisor's seccomp filters")?;
+    let mut supervisor = make_supervisor(pid, pidfd, questions, resources, user).step("opening logs")?;
+    supervisor.rules = Some(rules);
     Ok((supervisor, landlock))
 }
 
@@ -121,7 +126,13 @@ fn wait_until_program_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepE
     ready.ok_or_else(|| io::Error::other("the program ended before it was ready")).step("starting the program")
 }
 
-fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Supervisor> {
+fn make_supervisor(
+    pid: Pid,
+    pidfd: OwnedFd,
+    questions: OwnedFd,
+    resources: Resources,
+    user: MachineUser,
+) -> io::Result<Supervisor> {
     let Resources { supervisor_dir, memory, console, cable, program_output, .. } = resources;
     let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(supervisor_dir.try_clone()?, name)?));
     Ok(Supervisor {
@@ -133,6 +144,8 @@ fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Reso
         output: Some(log(program_output, MachineDir::PROGRAM_LOG)?),
         caller: Some(io::stdin().as_fd().try_clone_to_owned()?.into()),
         directory: supervisor_dir,
+        rules: None,
+        _user: user,
     })
 }
 

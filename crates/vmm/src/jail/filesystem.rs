@@ -23,13 +23,14 @@ use rustix::mount::{
 use rustix::process::{chdir, pivot_root};
 
 use super::spec::{Layer, Linkage, Spec, Step, StepError, is_plain_name};
+use super::users::MachineUser;
 use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
 /// Builds the new root and moves into it.
-pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
+pub(super) fn enter(spec: &Spec, user: &MachineUser) -> Result<(), StepError> {
     let directory = MachineDir::new(&spec.directory);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("making mounts private")?;
     // Over the supervisor's directory: it exists, it is ours, and nothing in it is bound.
@@ -46,7 +47,7 @@ pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
             }
         }
     }
-    bind_devices(spec).step("binding devices")?;
+    bind_devices(spec, user).step("binding devices")?;
     bind(&directory.files(), FILES, NOT_EXECUTABLE | libc::MOUNT_ATTR_NODEV).step("binding the machine's files")?;
     for layer in &spec.program.layers {
         bind_layer(layer, READ_ONLY | NOT_EXECUTABLE).step(format!("binding the layer {}", layer.name))?;
@@ -99,19 +100,19 @@ fn bind_layer(layer: &Layer, attributes: u64) -> io::Result<()> {
     bind(&layer.path, Path::new(LAYERS).join(&layer.name), attributes)
 }
 
-fn bind_devices(spec: &Spec) -> io::Result<()> {
+fn bind_devices(spec: &Spec, user: &MachineUser) -> io::Result<()> {
     for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
         bind(Path::new(device), device, NOT_EXECUTABLE)?;
     }
-    match spec.uid {
+    match user {
         _ if !spec.program.kvm => Ok(()),
         // The host's node belongs to root or to a group; the machine's user gets a node of its own.
-        Some(uid) => {
+        MachineUser::OfRoot(user) => {
             let device = fs::metadata("/dev/kvm")?.rdev();
             mknodat(CWD, "dev/kvm", FileType::CharacterDevice, Mode::from_raw_mode(0o600), device)?;
-            chown("dev/kvm", Some(uid), Some(uid))
+            chown("dev/kvm", Some(user.uid), Some(user.gid))
         }
-        None => bind(Path::new("/dev/kvm"), "/dev/kvm", NOT_EXECUTABLE),
+        MachineUser::Subordinate(..) | MachineUser::Caller => bind(Path::new("/dev/kvm"), "/dev/kvm", NOT_EXECUTABLE),
     }
 }
 

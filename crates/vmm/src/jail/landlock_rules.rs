@@ -1,11 +1,13 @@
-//! Landlock: restricts the program to the same files again, even if it could change its mounts.
+//! Landlock: restricts the program to the same files again, even if it could change its mounts; and the supervisor to
+//! its own directory.
 
 use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +67,30 @@ pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
         RulesetStatus::PartiallyEnforced => Landlock::Partial,
         RulesetStatus::NotEnforced => Landlock::Absent,
     })
+}
+
+/// The supervisor's rules: its own directory and nothing else. They are made in advance, because its system call filter
+/// leaves it only the call that puts them into force; see [`SupervisorRules::enforce`].
+pub(super) struct SupervisorRules(RulesetCreated);
+
+impl SupervisorRules {
+    pub fn new(directory: &OwnedFd) -> Result<Self, RulesetError> {
+        let own =
+            AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+        let created = Ruleset::default()
+            .handle_access(AccessFs::from_all(WANTED))?
+            .handle_access(AccessNet::from_all(WANTED))?
+            // Not signals: the supervisor must be able to end the program, which is not below these rules.
+            .scope(Scope::AbstractUnixSocket)?
+            .create()?
+            .add_rule(PathBeneath::new(directory.as_fd(), own))?;
+        Ok(Self(created.no_new_privs(false)))
+    }
+
+    /// Best effort: a kernel without Landlock enforces nothing.
+    pub fn enforce(self) {
+        let _ = self.0.restrict_self();
+    }
 }
 
 /// Adds a rule, unless the path does not exist.

@@ -1,12 +1,12 @@
 //! The caller's side: starts the launcher, sends it the description of the jail, and reads its report.
 
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::geteuid;
 
 use super::config::JailConfig;
 use super::landlock_rules::Landlock;
@@ -23,8 +23,6 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("the caller is root, so every machine needs an unprivileged user of its own")]
-    NoUser,
     #[error("cannot prepare the machine's directory")]
     Directory(#[source] io::Error),
     #[error("cannot read the host's control groups")]
@@ -42,7 +40,16 @@ pub enum LaunchError {
 pub(crate) struct Processes {
     pub program: Process,
     pub supervisor: Process,
-    pub cgroup: Option<Cgroup>,
+    /// Changes when the machine gets a tenant.
+    pub cgroup: Mutex<Option<Cgroup>>,
+    /// The claim on the machine's user, if its supervisor is of a version that did not claim users.
+    pub _user: Option<OwnedFd>,
+}
+
+impl Processes {
+    pub fn cgroup(&self) -> Option<Cgroup> {
+        self.cgroup.lock().ok()?.clone()
+    }
 }
 
 /// A running jailed program. It ends if this is dropped before [`Jailed::keep`].
@@ -84,11 +91,11 @@ impl Drop for Jailed {
         if self.keep.take().is_none() {
             return;
         }
-        let Processes { program, supervisor, cgroup } = &*self.processes;
+        let Processes { program, supervisor, .. } = &*self.processes;
         let _ = program.kill();
         wait_until(|| supervisor.has_ended());
         supervisor.reap();
-        if let Some(cgroup) = cgroup {
+        if let Some(cgroup) = self.processes.cgroup() {
             wait_until(|| cgroup.remove().is_ok());
         }
     }
@@ -104,7 +111,6 @@ fn wait_until(mut done: impl FnMut() -> bool) {
 
 /// Starts a program in its own jail. Blocks for some milliseconds.
 pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) -> Result<Jailed, LaunchError> {
-    let uid = geteuid().is_root().then(|| config.uid.filter(|uid| *uid != 0).ok_or(LaunchError::NoUser)).transpose()?;
     directory.create().map_err(LaunchError::Directory)?;
     MachineDir::remove(&directory.exit_report()).map_err(LaunchError::Directory)?;
     let path = directory.path().canonicalize().map_err(LaunchError::Directory)?;
@@ -112,7 +118,6 @@ pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) ->
     let spec = Spec {
         program: program.clone(),
         directory: path,
-        uid,
         limits: config.limits.clone(),
         user_namespace: config.user_namespace,
         cgroups: cgroup.iter().flat_map(|cgroup| cgroup.directories.clone()).collect(),
@@ -138,7 +143,7 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
         let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
         let supervisor = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
         keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
-        let processes = Arc::new(Processes { program, supervisor, cgroup });
+        let processes = Arc::new(Processes { program, supervisor, cgroup: Mutex::new(cgroup), _user: None });
         Ok(Jailed { processes, landlock, keep: Some(keep) })
     });
     if started.is_err() {

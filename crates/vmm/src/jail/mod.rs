@@ -16,6 +16,7 @@ mod directory;
 mod entry;
 mod filesystem;
 mod identity;
+mod ioctl;
 mod landlock_rules;
 mod launch;
 mod limits;
@@ -27,6 +28,7 @@ mod seccomp;
 mod spec;
 mod supervisor;
 mod survey;
+mod users;
 
 pub(crate) use cable::receive as receive_cable;
 pub use config::{JailConfig, Limits, Requirement};
@@ -38,7 +40,8 @@ pub(crate) use launch::Processes;
 pub use launch::{Jailed, LaunchError, launch};
 pub(crate) use spec::is_plain_name;
 pub use spec::{Inherit, Layer, Linkage, Program};
-pub use survey::{HostLayer, survey};
+pub use survey::{HostLayer, survey, unlimited};
+pub(crate) use users::claim as claim_user;
 
 /// The first argument with which a binary must call [`main`].
 pub const ARGUMENT: &str = "__jail";

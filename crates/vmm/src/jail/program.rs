@@ -55,7 +55,7 @@ fn become_program(spec: &Spec, resources: &Resources, supervisor: &OwnedFd) -> R
     }
     let questions = seccomp::install_answered().step("installing a seccomp filter")?;
     send(supervisor, &Message::Ready { landlock }, Some(&questions)).step("reporting to the supervisor")?;
-    seccomp::install_final().map_err(io::Error::other).step("installing the seccomp filters")?;
+    seccomp::install_final(spec.program.kvm).map_err(io::Error::other).step("installing the seccomp filters")?;
     Err(execute(&spec.program)).step("executing the program")
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, chown, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, open, openat, unlinkat};
@@ -14,6 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::MachineDir;
 use super::cable::Cable;
 use super::spec::{Inherit, Spec, Step, StepError};
+use super::users::{MachineUser, OwnUser};
 
 /// Above the number of every inherited descriptor, so that moving one into place never closes another.
 pub(super) const ABOVE_INHERITED: i32 = 100;
@@ -31,11 +32,14 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    pub fn open(spec: &Spec) -> Result<Self, StepError> {
+    pub fn open(spec: &Spec, user: &MachineUser) -> Result<Self, StepError> {
         let directory = MachineDir::new(&spec.directory);
-        if let Some(uid) = spec.uid {
-            chown_directory(&directory, uid).step("giving the machine's directory to its user")?;
-        }
+        let given = match user {
+            MachineUser::OfRoot(user) => chown_directory(&directory, user),
+            MachineUser::Subordinate(..) => share_directory(&directory),
+            MachineUser::Caller => Ok(()),
+        };
+        given.step("giving the machine's directory to its user")?;
         let supervisor_dir = open(directory.supervisor(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .step("opening the supervisor's directory")?;
         let (mut console, mut cable) = (None, None);
@@ -72,20 +76,42 @@ impl Resources {
 }
 
 /// Gives the directory, which root created, to the machine's own user, as whom the supervisor and the program run.
-fn chown_directory(directory: &MachineDir, uid: u32) -> io::Result<()> {
-    chown(directory.supervisor(), Some(uid), Some(uid))?;
-    let files = directory.files();
-    chown(&files, Some(uid), Some(uid))?;
-    for entry in fs::read_dir(&files)? {
+fn chown_directory(directory: &MachineDir, user: &OwnUser) -> io::Result<()> {
+    let (uid, gid) = (Some(user.uid), Some(user.gid));
+    chown(directory.supervisor(), uid, gid)?;
+    chown(directory.files(), uid, gid)?;
+    own_files(directory).try_for_each(|file| fchown(&file?, uid, gid))
+}
+
+/// Lets the machine's own user, a subordinate one of the caller, use the directory. Its files keep their owner: the
+/// caller could not save a machine whose files belong to another user. The program can write them, but can create none.
+/// The directory around all of this is closed to every other user, and the program has no path to the supervisor's.
+fn share_directory(directory: &MachineDir) -> io::Result<()> {
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    set(directory.path(), 0o700)?;
+    set(&directory.supervisor(), 0o777)?;
+    set(&directory.files(), 0o711)?;
+    own_files(directory).try_for_each(|file| file?.set_permissions(fs::Permissions::from_mode(0o666)))
+}
+
+/// The regular files of the program's directory. A file with a second link could be one outside this directory, which
+/// must stay as it is.
+fn own_files(directory: &MachineDir) -> impl Iterator<Item = io::Result<fs::File>> {
+    let entries = fs::read_dir(directory.files());
+    let (entries, failed) = entries.map_or_else(|error| (None, Some(Err(error))), |entries| (Some(entries), None));
+    let opened = entries.into_iter().flatten().filter_map(|entry| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = open(entry?.path(), flags, Mode::empty()).map(fs::File::from) else { continue };
-        let metadata = file.metadata()?;
-        // A second link could be a file outside this directory, which must keep its owner.
-        if metadata.is_file() && metadata.nlink() == 1 {
-            fchown(&file, Some(uid), Some(uid))?;
+        let path = match entry {
+            Ok(entry) => entry.path(),
+            Err(error) => return Some(Err(error)),
+        };
+        let file = fs::File::from(open(path, flags, Mode::empty()).ok()?);
+        match file.metadata() {
+            Ok(metadata) => (metadata.is_file() && metadata.nlink() == 1).then_some(Ok(file)),
+            Err(error) => Some(Err(error)),
         }
-    }
-    Ok(())
+    });
+    failed.into_iter().chain(opened)
 }
 
 fn read_only(path: &Path) -> io::Result<OwnedFd> {

@@ -87,7 +87,6 @@ impl Program {
 pub(super) struct Spec {
     pub program: Program,
     pub directory: PathBuf,
-    pub uid: Option<u32>,
     pub limits: Limits,
     pub user_namespace: Requirement,
     pub cgroups: Vec<PathBuf>,

@@ -1,8 +1,18 @@
 //! The supervisor: the launcher's process while the program runs.
 //!
 //! It ends the program at the deadline, answers its opens of guest memory, hands out the other end of its network,
-//! bounds its logs, and records how it ended. It has the program's rights and no more. It outlives the caller, and if
+//! bounds its logs, and records how it ended. It has the program's user and no privilege. It outlives the caller, and if
 //! it dies itself, the kernel kills the program.
+//!
+//! It reads what a compromised program sends, so it is confined, too: to the system calls of its own list
+//! (`seccomp.rs`), and, once the caller keeps the program, to its own directory (`landlock_rules.rs`). Landlock comes
+//! that late because the supervisor could not read the program's memory any more, from which it learns what the program
+//! opens while it starts.
+//!
+//! It has no pid namespace of its own, unlike the program. It reports the program's pid as the caller sees it, and the
+//! caller watches, reaps and adopts the supervisor by its pid; from a namespace of its own it could not name either. It
+//! gains nothing by seeing other pids: none of its system calls takes a pid except the reading of memory, which the
+//! kernel limits to processes of the machine's user, and signals go through the one handle that it has.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +25,11 @@ use rustix::process::{Pid, Signal, WaitIdOptions, pidfd_send_signal, waitid};
 use super::MachineDir;
 use super::cable::Cable;
 use super::death::Death;
+use super::landlock_rules::SupervisorRules;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::spec::{KEEP, SEEN};
+use super::users::MachineUser;
 
 /// How often the supervisor checks the deadline.
 const TICK: Duration = Duration::from_secs(1);
@@ -35,6 +47,10 @@ pub(super) struct Supervisor {
     pub output: Option<(OwnedFd, BoundedLog)>,
     /// The connection to the caller, until the caller lets the program outlive it.
     pub caller: Option<std::fs::File>,
+    /// In force once the caller keeps the program.
+    pub rules: Option<SupervisorRules>,
+    /// Held so that no other machine gets the same user.
+    pub _user: MachineUser,
 }
 
 /// What the supervisor waits for.
@@ -69,6 +85,9 @@ impl Supervisor {
                             self.kill(&mut killed_for, Death::SupervisorLost);
                         }
                         self.caller = None;
+                        if let Some(rules) = self.rules.take() {
+                            rules.enforce();
+                        }
                     }
                 }
             }

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::Serialize;
 
-use crate::cgroup::{Cgroup, CgroupLimits};
+use super::users::{Pool, others_can_open_kvm};
+use crate::cgroup::{Cgroup, CgroupLimits, DiskRate};
 
 /// One layer of the jail, and whether this host supports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,7 +27,7 @@ pub struct HostLayer {
 pub fn survey() -> Vec<HostLayer> {
     let mut layers = vec![user_namespace()];
     layers.extend(NAMESPACES.iter().map(|(name, flag)| namespace(name, *flag)));
-    layers.extend([seccomp(), landlock(), cgroup()]);
+    layers.extend([own_users(), seccomp(), landlock(), cgroup()]);
     layers
 }
 
@@ -79,6 +82,28 @@ fn try_unshare(flags: UnshareFlags) -> Result<String, String> {
     }
 }
 
+fn own_users() -> HostLayer {
+    if geteuid().is_root() {
+        return layer(
+            "own users",
+            Ok(format!("every machine has one of {} user ids", Pool::of_root().len())),
+            String::new,
+        );
+    }
+    let result = match Pool::of_this_user() {
+        Ok(_) if access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_ok() && !others_can_open_kvm() => {
+            Err("machines with KVM run as this user: their own users could not open /dev/kvm".to_owned())
+        }
+        Ok((pool, _)) => Ok(format!("every machine has one of {} user ids of /etc/subuid", pool.len())),
+        Err(reason) => Err(format!("all machines run as this user: {reason}")),
+    };
+    layer("own users", result, || {
+        "install the package uidmap and run: sudo usermod --add-subuids 200000-265535 --add-subgids 200000-265535 \
+         --append --groups kvm USER (optional)"
+            .to_owned()
+    })
+}
+
 fn seccomp() -> HostLayer {
     let action = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the kernel reads one number from a live variable.
@@ -96,11 +121,25 @@ fn landlock() -> HostLayer {
     layer("landlock", result, || "boot Linux 5.13 or newer with landlock in its lsm= list (optional)".to_owned())
 }
 
+/// What control groups cannot limit for machines in this directory.
+pub fn unlimited(directory: &Path) -> Vec<&'static str> {
+    Cgroup::create_probe(&every_limit(), directory).map_or_else(|_| vec!["anything"], |(_, missing)| missing)
+}
+
+fn every_limit() -> CgroupLimits {
+    let disk = DiskRate { bytes_per_second: Some(1 << 40), requests_per_second: Some(1 << 30) };
+    let (memory_bytes, swap_bytes) = (Some(1 << 40), Some(1 << 40));
+    CgroupLimits { memory_bytes, swap_bytes, cpu_milli: Some(1000), tasks: Some(1000), disk }
+}
+
 fn cgroup() -> HostLayer {
-    let wanted = CgroupLimits { memory_bytes: Some(1 << 40), cpu_milli: Some(1000), tasks: Some(1000) };
-    let result = match Cgroup::create_probe(&wanted) {
-        Ok(Some(group)) => Ok(format!("version {:?}: {}", group.version, group.controllers.join(", "))),
-        Ok(None) => Err("this user cannot create a group".to_owned()),
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let result = match Cgroup::create_probe(&every_limit(), &here) {
+        Ok((Some(group), missing)) => {
+            let limited = format!("version {:?}: {}", group.version, group.controllers.join(", "));
+            Ok(if missing.is_empty() { limited } else { format!("{limited}; not limited: {}", missing.join(", ")) })
+        }
+        Ok((None, _)) => Err("this user cannot create a group, so nothing is limited per machine".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     layer("cgroup", result, || "run under systemd with Delegate=yes, or as root (optional)".to_owned())
@@ -115,7 +154,7 @@ mod tests {
         let layers = survey();
         let mut names: Vec<_> = layers.iter().map(|layer| layer.name).collect();
         names.dedup();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
         for layer in layers {
             assert_eq!(layer.available, layer.fix.is_none(), "{layer:?}");
         }

@@ -1,17 +1,20 @@
 //! Adopting or ending machines that an earlier caller started.
 
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use rustix::process::geteuid;
 
 use super::command_line::QMP_SOCKET;
 use super::connect::connect;
-use super::control::remove_sockets;
+use super::control::{remove_sockets, write_deadline};
 use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
 use super::record::Record;
 use crate::cgroup::Cgroup;
-use crate::jail::{MachineDir, Processes};
+use crate::jail::{MachineDir, Processes, claim_user};
 use crate::process::{Identity, Process};
 use crate::qmp::Qmp;
 
@@ -33,9 +36,18 @@ impl Machine {
     }
 }
 
+/// Whether the record of the machine in this directory can be read, if there is one.
+pub fn check_record(dir: &MachineDir) -> Result<(), MachineError> {
+    Record::read(dir).map(drop)
+}
+
 /// Ends the machine that an earlier caller left running in this directory, and returns whether there was one.
 pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
-    let Some(record) = Record::read(dir)? else {
+    let record = match Record::read(dir) {
+        Err(MachineError::UnreadableRecord { .. }) => return end_without_record(dir).await,
+        record => record?,
+    };
+    let Some(record) = record else {
         // Without a record no process runs, but an empty control group may be left.
         if let Ok(Some(cgroup)) = Cgroup::left_behind(dir.path()) {
             death::remove(&cgroup).await;
@@ -59,9 +71,36 @@ pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
     Ok(found)
 }
 
+/// Ends a machine whose processes are unknown: its supervisor ends it at a deadline that has passed.
+async fn end_without_record(dir: &MachineDir) -> Result<bool, MachineError> {
+    let found = connect(&dir.supervisor(), QMP_SOCKET).await.is_ok();
+    if found {
+        write_deadline(dir, Some(0))?;
+        let reported = async {
+            while !dir.exit_report().exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(END_LIMIT, reported).await.map_err(|_| MachineError::WillNotEnd)?;
+    }
+    if let Ok(Some(cgroup)) = Cgroup::left_behind(dir.path()) {
+        death::remove(&cgroup).await;
+    }
+    remove_sockets(dir);
+    Ok(found)
+}
+
 fn open(record: &Record) -> Result<Option<Processes>, MachineError> {
     let (Some(program), Some(supervisor)) = (alive(&record.qemu)?, alive(&record.supervisor)?) else { return Ok(None) };
-    Ok(Some(Processes { program, supervisor, cgroup: record.cgroup.clone() }))
+    // Fails if the supervisor has the claim, as all have that this version started.
+    let user = user_of(&program).and_then(|user| claim_user(user).ok().flatten());
+    Ok(Some(Processes { program, supervisor, cgroup: Mutex::new(record.cgroup.clone()), _user: user }))
+}
+
+/// The user of a process. It is nobody else's if this process is root's.
+fn user_of(process: &Process) -> Option<u32> {
+    let owner = std::fs::metadata(format!("/proc/{}", process.pid())).ok()?.uid();
+    geteuid().is_root().then_some(owner)
 }
 
 fn alive(identity: &Identity) -> Result<Option<Process>, MachineError> {

@@ -206,7 +206,7 @@ mod tests {
             hardware: Hardware { accelerator, cpu_model: "max".into(), vcpus: 2, memory_mib: 256 },
             start,
             disk: Disk { overlay: "a,b.qcow2".into(), backing: Vec::new() },
-            jail: JailConfig::new(None).unwrap(),
+            jail: JailConfig::new().unwrap(),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
             plugs: Vec::new(),

@@ -1,10 +1,13 @@
 //! The operations of a running machine.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use super::blocking::blocking;
@@ -62,6 +65,8 @@ impl Machine {
         if !is_plain_name(name) {
             return Err(MachineError::NotAFileName { name: name.to_owned() });
         }
+        let path = self.dir.files().join(name);
+        create_writable(&path).map_err(|source| MachineError::File { step: "create", path, source })?;
         self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await.map(drop)
     }
 
@@ -139,6 +144,18 @@ pub(super) fn write_deadline(dir: &MachineDir, deadline_ms: Option<u64>) -> Resu
         None => MachineDir::remove(&path),
     };
     written.map_err(|source| MachineError::File { step: "write", path, source })
+}
+
+/// Creates an empty file for a machine whose user cannot create files in its directory. Root's machines can.
+pub(super) fn create_writable(path: &Path) -> io::Result<()> {
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    match fs::OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => file.set_permissions(fs::Permissions::from_mode(0o666)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Syncs a file to disk and makes it readable, because it becomes a layer of machines that run as other users. Follows

@@ -34,7 +34,7 @@ pub(super) fn watch(processes: Arc<Processes>, dir: MachineDir) -> watch::Receiv
 
 /// Waits for both processes, reaps them, removes their control group, and reads the supervisor's report.
 async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
-    let Processes { program: qemu, supervisor, cgroup } = processes;
+    let Processes { program: qemu, supervisor, .. } = processes;
     tokio::select! {
         _ = qemu.ended() => {}
         _ = supervisor.ended() => {}
@@ -47,8 +47,8 @@ async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
     let _ = qemu.kill();
     let _ = tokio::time::timeout(SUPERVISOR_LIMIT, qemu.ended()).await;
     supervisor.reap();
-    if let Some(cgroup) = cgroup {
-        remove(cgroup).await;
+    if let Some(cgroup) = processes.cgroup() {
+        remove(&cgroup).await;
     }
     read_report(dir)
 }

@@ -26,6 +26,8 @@ pub enum MachineError {
     NotReleased { slot: u32 },
     #[error("cannot {step} {}", path.display())]
     File { step: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} is damaged, or a newer version wrote it", path.display())]
+    UnreadableRecord { path: PathBuf, source: serde_json::Error },
     #[error("cannot inspect the machine's processes")]
     Process(#[source] io::Error),
     #[error("the machine's processes did not end after they were killed")]

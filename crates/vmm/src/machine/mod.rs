@@ -19,15 +19,16 @@ mod handle;
 mod plug;
 mod record;
 mod start;
+mod tenant;
 mod usage;
 
-pub use adopt::kill_leftover;
+pub use adopt::{check_record, kill_leftover};
 pub use config::{Disk, Hardware, MachineConfig, Start};
 pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;
 pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
 pub use plug::{Plug, PlugAccess, PlugSource};
-pub use usage::{GuestPages, Usage};
+pub use usage::{GuestPages, QuickUsage, Usage};
 
 pub use crate::jail::{Death, Layer, MachineDir};

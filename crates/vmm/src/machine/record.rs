@@ -25,7 +25,7 @@ impl Record {
         Self {
             qemu: processes.program.identity().clone(),
             supervisor: processes.supervisor.identity().clone(),
-            cgroup: processes.cgroup.clone(),
+            cgroup: processes.cgroup(),
             boundary,
         }
     }
@@ -37,10 +37,13 @@ impl Record {
         MachineDir::replace(&path, &text).map_err(failed)
     }
 
-    /// `None` if there is no valid record. Then no machine runs: none outlives its caller before it is recorded.
+    /// `None` if there is no record. Then no machine runs: none outlives its caller before it is recorded.
     pub fn read(dir: &MachineDir) -> Result<Option<Self>, MachineError> {
         match fs::read(dir.record()) {
-            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Ok(text) => match serde_json::from_slice(&text) {
+                Ok(record) => Ok(Some(record)),
+                Err(source) => Err(MachineError::UnreadableRecord { path: dir.record(), source }),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(MachineError::File { step: "read", path: dir.record(), source }),
         }

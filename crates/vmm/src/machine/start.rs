@@ -7,14 +7,15 @@ use tokio::sync::watch;
 
 use super::blocking::blocking;
 use super::command_line::{self, QMP_SOCKET};
-use super::config::MachineConfig;
+use super::config::{MachineConfig, Start};
 use super::connect::connect;
+use super::control::{create_writable, write_deadline};
 use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
 use super::record::Record;
 use crate::boundary::Boundary;
-use crate::jail::{self, Death, Jailed, MachineDir, Processes};
+use crate::jail::{self, Death, Jailed, MachineDir};
 use crate::qmp::{Event, Qmp, find_event};
 
 /// QEMU is up in some 50 ms; on a host where many machines start at once it takes longer.
@@ -58,8 +59,9 @@ impl Starting {
         let program = command_line::program(&config);
         let (dir, jail) = (config.dir.clone(), config.jail.clone());
         let deadline = config.deadline_ms;
+        let boots = matches!(config.start, Start::Boot { .. });
         let launched = blocking(move || {
-            prepare(&dir, deadline)?;
+            prepare(&dir, deadline, boots)?;
             jail::launch(&program, &dir, &jail).map_err(MachineError::Launch)
         });
         let jailed = launched.await?;
@@ -99,9 +101,10 @@ impl Starting {
     }
 
     fn boundary(&self) -> Result<Boundary, MachineError> {
-        let Processes { program, cgroup, .. } = &**self.jailed.processes();
+        let processes = self.jailed.processes();
         let accelerator = self.config.hardware.accelerator;
-        let boundary = Boundary::observe(program.pid(), accelerator, self.jailed.landlock(), cgroup.as_ref())
+        let (pid, cgroup) = (processes.program.pid(), processes.cgroup());
+        let boundary = Boundary::observe(pid, accelerator, self.jailed.landlock(), cgroup.as_ref())
             .map_err(MachineError::Process)?;
         let missing = boundary.missing(self.config.jail.user_namespace);
         if missing.is_empty() { Ok(boundary) } else { Err(MachineError::BoundaryMissing { missing }) }
@@ -128,10 +131,13 @@ fn not_loaded(status: &str) -> MachineError {
     MachineError::NotLoaded { status: status.to_owned() }
 }
 
-fn prepare(dir: &MachineDir, deadline_ms: Option<u64>) -> Result<(), MachineError> {
+fn prepare(dir: &MachineDir, deadline_ms: Option<u64>, boots: bool) -> Result<(), MachineError> {
     let failed = |source| MachineError::File { step: "create", path: dir.path().to_owned(), source };
     dir.create().map_err(failed)?;
-    super::control::write_deadline(dir, deadline_ms)
+    if boots {
+        create_writable(&dir.files().join(MachineConfig::MEMORY)).map_err(failed)?;
+    }
+    write_deadline(dir, deadline_ms)
 }
 
 /// The end of QEMU's log, for an error message.

@@ -64,6 +64,7 @@
 //! | cgroup, resource limits, OOM score, parent death signal | from the jail |
 //! | root, working directory, umask, session | from the jail |
 //! | personality | from the jail: it turns off address randomization, so that the heap is where the plan expects it |
+//! | dumpable | from the jail: a process with a subordinate user gives it up (`preload/context.rs`) |
 //! | other `prctl` flags | impossible, except the machine-check policy, which QEMU sets with KVM only |
 //! | SysV semaphores, keyrings | impossible |
 //! | random numbers for the guest (`rdrand`) | from the host's kernel: the preloaded library replaces the TLS library's generator, whose state all resumed processes would share |

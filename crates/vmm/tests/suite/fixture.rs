@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sandling_vmm::accelerator::Accelerator;
@@ -130,13 +129,11 @@ fn config_in(dir: MachineDir, start: Start, disk: Disk) -> MachineConfig {
 }
 
 pub fn jail_config() -> JailConfig {
-    static NEXT_UID: AtomicU32 = AtomicU32::new(0);
-    let uid = 700_000 + std::process::id() % 10_000 * 100 + NEXT_UID.fetch_add(1, Ordering::Relaxed);
     let launcher = match std::env::var_os("SANDLING_TEST_LAUNCHER") {
         Some(launcher) => launcher.into(),
         None => env!("CARGO_BIN_EXE_sandling-jail").into(),
     };
-    JailConfig { launcher, ..JailConfig::new(Some(uid)).unwrap() }
+    JailConfig { launcher, ..JailConfig::new().unwrap() }
 }
 
 /// Restores a machine from the template and lets it run.

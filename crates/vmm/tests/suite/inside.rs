@@ -17,8 +17,13 @@ static PROBE: LazyLock<PathBuf> = LazyLock::new(|| compiled("probe"));
 
 /// Makes one attempt in a jail like QEMU's; returns how the program ended and its output.
 fn attempt(name: &str, argument: &str) -> (Death, String) {
+    attempt_with(false, name, argument)
+}
+
+/// The same in a jail with or without `/dev/kvm`.
+fn attempt_with(kvm: bool, name: &str, argument: &str) -> (Death, String) {
     let label: String =
-        format!("{name}{argument}").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        format!("{name}{argument}{kvm}").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let dir = MachineDir::new(WORK.join(format!("inside-{label}")));
     dir.create().unwrap();
     let layer = dir.path().join("layer");
@@ -32,7 +37,7 @@ fn attempt(name: &str, argument: &str) -> (Death, String) {
         layers: vec![Layer { name: "one".to_owned(), path: layer.clone() }],
         memory: Some(layer.clone()),
         inherit: vec![Inherit::Listen { name: "socket".to_owned() }],
-        kvm: false,
+        kvm,
         preload: None,
         environment: Vec::new(),
     };
@@ -169,30 +174,55 @@ fn other_calls_are_refused() {
     assert_refused("call", "435", "os error 38");
 }
 
+/// `ioctl` requests that QEMU never makes: of terminals, TUN devices, file systems and host disks.
+const FOREIGN_REQUESTS: [(&str, u64); 8] = [
+    ("TIOCSTI", 0x5412),
+    ("TIOCLINUX", 0x541c),
+    ("TUNSETIFF", 0x4004_54ca),
+    ("FS_IOC_SETFLAGS", 0x4008_6602),
+    ("FICLONE", 0x4004_9409),
+    ("BLKDISCARD", 0x1277),
+    ("SG_IO", 0x2285),
+    // The kernel takes the low half only.
+    ("TIOCSTI with a high half", 0x1_0000_5412),
+];
+
+/// Requests that KVM has and QEMU does not need.
+const OTHER_KVM_REQUESTS: [(&str, u64); 7] = [
+    ("KVM_CREATE_DEVICE", 0xc00c_aee0),
+    ("KVM_GET_NESTED_STATE", 0xc080_aebe),
+    ("KVM_SET_NESTED_STATE", 0x4080_aebf),
+    ("KVM_GET_STATS_FD", 0xaece),
+    ("KVM_MEMORY_ENCRYPT_OP", 0xc008_aeba),
+    ("KVM_XEN_HVM_CONFIG", 0x4038_ae7a),
+    ("KVM_SET_GUEST_DEBUG", 0x4048_ae9b),
+];
+
+const KVM_RUN: u64 = 0xae80;
+const KVM_GET_API_VERSION: u64 = 0xae00;
+
 #[test]
-fn a_machine_needs_a_user_that_is_not_root() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can make that mistake");
+fn without_kvm_no_ioctl_is_allowed() {
+    let kvm = [("KVM_RUN", KVM_RUN), ("KVM_GET_API_VERSION", KVM_GET_API_VERSION)];
+    for (name, request) in FOREIGN_REQUESTS.into_iter().chain(OTHER_KVM_REQUESTS).chain(kvm) {
+        let (report, said) = attempt("ioctl", &request.to_string());
+        assert_eq!((report, said.contains("os error 1)")), (REFUSED, true), "{name}: {said}");
+    }
+}
+
+#[test]
+fn with_kvm_only_the_requests_that_qemu_needs_are_allowed() {
+    if !Path::new("/dev/kvm").exists() {
+        eprintln!("SKIPPED: this host has no /dev/kvm");
         return;
     }
-    let program = Program {
-        path: PROBE.clone(),
-        arguments: Vec::new(),
-        data: Vec::new(),
-        code: Vec::new(),
-        linkage: Linkage::Dynamic,
-        layers: Vec::new(),
-        memory: None,
-        inherit: Vec::new(),
-        kvm: false,
-        preload: None,
-        environment: Vec::new(),
-    };
-    for uid in [None, Some(0)] {
-        let mut config = jail_config();
-        config.uid = uid;
-        let error = launch(&program, &MachineDir::new(WORK.join("as-root")), &config).unwrap_err();
-        assert!(error.to_string().contains("user of its own"), "{error}");
+    for (name, request) in FOREIGN_REQUESTS.into_iter().chain(OTHER_KVM_REQUESTS) {
+        let (report, said) = attempt_with(true, "ioctl", &request.to_string());
+        assert_eq!((report, said.contains("os error 1)")), (REFUSED, true), "{name}: {said}");
     }
-    assert!(!Path::new(&WORK.join("as-root")).exists(), "nothing half-made");
+    // The filter lets these through to /dev/null, which does not know them.
+    for request in [KVM_RUN, KVM_GET_API_VERSION] {
+        let (report, said) = attempt_with(true, "ioctl", &request.to_string());
+        assert_eq!((report, said.contains("os error 25)")), (REFUSED, true), "{request:#x}: {said}");
+    }
 }

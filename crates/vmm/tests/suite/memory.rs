@@ -13,7 +13,7 @@ use crate::fixture::*;
 const MEMORY_BYTES: u64 = 256 << 20;
 
 /// A saved machine, from which children are restored.
-struct Saved {
+pub struct Saved {
     memory: Memory,
     map: MemoryMap,
     state: PathBuf,
@@ -35,7 +35,7 @@ impl Saved {
 }
 
 /// Saves a machine that was restored from `below`, as the layer of that name. The machine continues.
-async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
+pub async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let dir = WORK.join(format!("saved-{name}"));
     fs::create_dir_all(&dir).unwrap();
     let (overlay, layer) = (format!("{name}-top.qcow2"), format!("{name}-disk"));
@@ -92,11 +92,11 @@ fn is_resumed(machine: &Machine) -> bool {
     fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/cached-qemu")
 }
 
-async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
+pub async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
     start(of, name, None).await
 }
 
-async fn resumed(of: &Saved, name: &str) -> (Machine, Guest) {
+pub async fn resumed(of: &Saved, name: &str) -> (Machine, Guest) {
     start(of, name, Some(of.cached_process())).await
 }
 

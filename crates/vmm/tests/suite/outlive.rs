@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use sandling_vmm::jail::MachineDir;
-use sandling_vmm::machine::{self, Death, Machine};
+use sandling_vmm::machine::{self, Death, Machine, MachineError};
 
 use crate::fixture::*;
 
@@ -86,8 +86,8 @@ async fn a_machine_outlives_its_caller_and_is_adopted() {
 async fn a_deadline_holds_after_the_callers_death() {
     let dir = die_with_machine("deadline-alone", Some(now_ms() + 6000));
     let orphan = recorded(&dir);
-    eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu));
-    eventually("its supervisor, too", Duration::from_secs(5), || !is_alive(orphan.supervisor));
+    eventually("QEMU ends", Duration::from_secs(60), || !is_alive(orphan.qemu));
+    eventually("its supervisor, too", Duration::from_secs(30), || !is_alive(orphan.supervisor));
     let report = std::fs::read_to_string(dir.exit_report()).unwrap();
     assert_eq!(report, r#"{"reason":"deadline"}"#);
     assert!(!machine::kill_leftover(&dir).await.unwrap(), "nothing was left to kill");
@@ -103,11 +103,23 @@ async fn a_dead_callers_machine_is_ended() {
 }
 
 #[tokio::test]
+async fn a_machine_with_an_unreadable_record_is_kept_until_it_is_ended() {
+    let dir = die_with_machine("unreadable", None);
+    let orphan = recorded(&dir);
+    std::fs::write(dir.record(), "{").unwrap();
+    assert!(matches!(Machine::adopt(dir.clone()).await, Err(MachineError::UnreadableRecord { .. })));
+    assert!(is_alive(orphan.qemu), "it runs on");
+    assert!(machine::kill_leftover(&dir).await.unwrap());
+    eventually("QEMU ends", Duration::from_secs(30), || !is_alive(orphan.qemu));
+    assert!(!machine::kill_leftover(&dir).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_caller_that_dies_in_the_middle_of_a_start_leaves_nothing() {
     let mut caller = start_caller("outlive::caller_that_dies_in_the_middle", "middle", None);
     assert!(caller.wait().unwrap().code().is_none(), "the caller dies by a signal");
     let dir = MachineDir::new(WORK.join("middle"));
     let supervisor = dir.supervisor();
-    eventually("no supervisor is left", Duration::from_secs(10), || !any_process_holds(&supervisor));
+    eventually("no supervisor is left", Duration::from_secs(30), || !any_process_holds(&supervisor));
     assert!(!machine::kill_leftover(&dir).await.unwrap());
 }

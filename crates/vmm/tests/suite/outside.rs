@@ -48,6 +48,8 @@ async fn as_root_every_machine_has_its_own_user() {
     let (first, second) = (machine("user-1").await, machine("user-2").await);
     let (first_status, second_status) = (status(first.pid()), status(second.pid()));
     assert_ne!(first_status["Uid"], second_status["Uid"]);
+    assert_ne!(first_status["Gid"], second_status["Gid"]);
+    assert_eq!((first.boundary().own_user, second.boundary().own_user), (Some(true), Some(true)));
     assert_eq!(first_status["Groups"], "");
     first.end().await.unwrap();
     second.end().await.unwrap();
@@ -149,4 +151,49 @@ async fn the_boundary_reports_the_layers_in_effect() {
     let text = serde_json::to_value(boundary).unwrap();
     assert_eq!(text["accelerator"], "tcg");
     machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn machines_of_one_tenant_share_a_group_and_keep_their_limits() {
+    let (mut config, mut sibling) = (restore_config("tenant-1").await, restore_config("tenant-2").await);
+    for config in [&mut config, &mut sibling] {
+        config.jail.limits.cgroup.memory_bytes = Some(1 << 30);
+        config.jail.limits.cgroup.cpu_milli = Some(1500);
+    }
+    let (first, second) = (Machine::restore(config).await.unwrap(), Machine::restore(sibling).await.unwrap());
+    if first.boundary().cgroup.is_none() {
+        eprintln!("SKIPPED: this host has no control groups for this user");
+        return;
+    }
+    for machine in [&first, &second] {
+        machine.join_tenant("someone", std::time::Duration::ZERO).await.unwrap();
+        machine.join_tenant("someone", std::time::Duration::ZERO).await.unwrap();
+    }
+    let group = |pid| {
+        let groups = proc(pid, "cgroup");
+        let line =
+            groups.lines().find(|line| line.starts_with("0::/") || line.contains(":cpu:") || line.contains("cpu,"));
+        line.unwrap().rsplit_once(':').unwrap().1.to_owned()
+    };
+    let (one, two) = (group(first.pid()), group(second.pid()));
+    assert_ne!(one, two);
+    let tenant = |group: &str| group.rsplit_once('/').unwrap().0.to_owned();
+    assert_eq!(tenant(&one), tenant(&two), "{one} and {two}");
+    assert!(tenant(&one).contains("/sandling-tenant-"), "{one}");
+    assert_eq!(group(first.supervisor_pid()), one);
+    let record = fs::read_to_string(first.dir().record()).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let directories: Vec<_> = record["cgroup"]["directories"].as_array().unwrap().clone();
+    let read = |file: &str| {
+        let paths = directories.iter().map(|directory| std::path::Path::new(directory.as_str().unwrap()).join(file));
+        paths.into_iter().find_map(|path| fs::read_to_string(path).ok())
+    };
+    let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes")).unwrap();
+    assert_eq!(memory.trim(), (1u64 << 30).to_string());
+    first.end().await.unwrap();
+    second.end().await.unwrap();
+    for directory in directories {
+        let group = std::path::Path::new(directory.as_str().unwrap()).to_owned();
+        eventually("the groups' end", PATIENCE, || !group.exists() && !group.parent().unwrap().exists());
+    }
 }

@@ -19,6 +19,10 @@ class ExecutionConfig:
     memory_mb: Optional[int] = None
     #: The output limit in bytes.
     output_limit: Optional[int] = None
+    #: Seconds of CPU time.
+    cpu_seconds: Optional[float] = None
+    #: How much the code may write to the disk.
+    disk_limit_mb: Optional[int] = None
     env: Mapping[str, str] = field(default_factory=dict)
     #: A name or a number; root by default.
     user: Optional[str] = None
@@ -70,7 +74,7 @@ class RunReport:
     stderr: str
     #: ``None`` if it reached its timeout.
     exit_code: Optional[int]
-    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
+    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory``, ``output_limit``, ``cpu_limit`` or ``disk_limit``.
     reason: str
     duration_ms: int
     sandbox_id: str

@@ -9,6 +9,8 @@ class SandboxFields:
     """The data of a sandbox. :meth:`Sandbox.refresh` updates it."""
 
     id: str = ""
+    #: Unique in its workspace; :meth:`Sandbox.get` takes it, too.
+    name: Optional[str] = None
     template: str = ""
     cpu: int = 0
     memory_mb: int = 0

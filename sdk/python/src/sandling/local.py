@@ -77,9 +77,14 @@ def stop() -> bool:
     return True
 
 
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only its owner can read."""
+    return os.open(path, flags, 0o600)
+
+
 @contextlib.contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    with open(home / "local-server.lock", "a+b") as lock:
+    with open(home / "local-server.lock", "a+b", opener=_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -142,7 +147,7 @@ def _start(home: Path) -> str:
     log = home / "local-server.log"
     environment = {name: value for name, value in os.environ.items() if name != config.TOKEN_VARIABLE}
     environment[config.HOME_VARIABLE] = str(home)
-    with open(log, "wb") as output:
+    with open(log, "wb", opener=_private) as output:
         server = subprocess.Popen(
             [binary(), "serve", "--listen", "127.0.0.1:0"],
             stdin=subprocess.DEVNULL,
@@ -156,7 +161,8 @@ def _start(home: Path) -> str:
     url = _address(server, log)
     state = {"url": url, "pid": server.pid, "born": _born(server.pid)}
     unfinished = home / f"local-server.json.{os.getpid()}"
-    unfinished.write_text(json.dumps(state))
+    with open(unfinished, "w", opener=_private) as file:
+        file.write(json.dumps(state))
     unfinished.replace(home / "local-server.json")
     return url
 

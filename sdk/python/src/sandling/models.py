@@ -16,7 +16,7 @@ class ExecResult:
     #: As in a shell: the exit code, or 128 + the number of the signal.
     exit_code: int
     duration_ms: int = 0
-    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
+    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory``, ``output_limit``, ``cpu_limit`` or ``disk_limit``.
     reason: str = "exited"
     signal: Optional[int] = None
     #: Bytes of output that are missing in ``stdout`` and ``stderr``.
@@ -105,7 +105,7 @@ class Execution:
     stderr: str = ""
     #: The formatted traceback, or why the interpreter ended.
     error: Optional[str] = None
-    #: 0 if the cell succeeded, otherwise 1.
+    #: 0 if the cell succeeded, otherwise 1. For a script, its exit code.
     exit_code: int = 0
     duration_ms: int = 0
     #: ``ok``, ``error``, ``interrupted``, ``out_of_memory``, ``output_limit`` or ``died``.
@@ -123,6 +123,21 @@ class Execution:
     def duration(self) -> float:
         """Seconds."""
         return self.duration_ms / 1000
+
+    @classmethod
+    def of_script(cls, result: ExecResult) -> Execution:
+        """The result of a script, which has no rich results."""
+        status = {"exited": "ok" if result.ok else "error", "signalled": "died"}.get(result.reason, result.reason)
+        error = None if result.ok else result.stderr.strip() or f"the script ended with exit code {result.exit_code}"
+        return cls(
+            stdout=result.stdout,
+            stderr=result.stderr,
+            error=error,
+            exit_code=result.exit_code,
+            duration_ms=result.duration_ms,
+            status=status,
+            dropped_bytes=result.dropped_bytes,
+        )
 
     @property
     def logs(self) -> Dict[str, str]:

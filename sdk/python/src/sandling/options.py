@@ -38,6 +38,10 @@ class VolumeMount:
 class CreateOptions(TypedDict, total=False):
     """Options of a new sandbox. Missing ones come from the template and the server."""
 
+    #: An OCI image instead of a template, such as ``python:3.12-slim``. The first create from it pulls the image.
+    image: Optional[str]
+    #: A name that is unique in the workspace.
+    name: Optional[str]
     cpu: Optional[int]
     memory_mb: Optional[int]
     disk_mb: Optional[int]
@@ -54,6 +58,7 @@ class CreateOptions(TypedDict, total=False):
     idle_seconds: Optional[int]
     #: It has no TTL, and leaving the ``with`` block does not end it.
     persistent: Optional[bool]
+    #: The ID or the name of a snapshot.
     from_snapshot: Optional[str]
     #: ``every-exec`` makes a checkpoint before each command, cell and change of files; see :meth:`Sandbox.rewind`.
     checkpoints: Optional[str]
@@ -80,6 +85,10 @@ class ExecOptions(TypedDict, total=False):
     id: Optional[str]
     #: The output limit in bytes.
     output_limit: Optional[int]
+    #: Seconds of CPU time that the sandbox may use while the command runs.
+    cpu_seconds: Optional[float]
+    #: How much more of its disk the sandbox may use while the command runs.
+    disk_limit_mb: Optional[int]
     #: At the limit: ``kill`` the command, or ``keep_tail``, which drops the oldest output.
     on_limit: Optional[str]
 
@@ -87,7 +96,10 @@ class ExecOptions(TypedDict, total=False):
 def create_body(template: str, options: Mapping[str, Any]) -> Dict[str, Any]:
     refuse_unknown(options, CreateOptions, "create")
     body = {name: value for name, value in options.items() if value is not None and name != "cancel"}
-    body["template"] = template
+    if "image" not in body:
+        body["template"] = template
+    elif template != DEFAULT_TEMPLATE:
+        raise TypeError(f"a sandbox comes from a template or an image, not from both: {template!r}, {body['image']!r}")
     if "volumes" in body:
         body["volumes"] = [_volume(volume) for volume in body["volumes"]]
     return body
@@ -113,6 +125,29 @@ def exec_body(
 
 
 def code_body(code: str, language: str, timeout_seconds: Optional[float], options: Mapping[str, Any]) -> Dict[str, Any]:
+    return _run_body({"code": code, "language": language}, timeout_seconds, options)
+
+
+#: Options that only a process of its own can have.
+_OF_A_SCRIPT = ("cwd", "user", "stdin", "id", "on_limit", "cpu_seconds", "disk_limit_mb")
+_SHELLS = ("bash", "shell", "sh")
+
+
+def is_script(language: str, fresh: bool) -> bool:
+    """Whether code runs in a process of its own. A shell has no live interpreter."""
+    return fresh or language in _SHELLS
+
+
+def live_code_body(
+    code: str, language: str, timeout_seconds: Optional[float], options: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Code for the default interpreter, which keeps its variables."""
+    for name in _OF_A_SCRIPT:
+        if options.get(name) is not None:
+            raise TypeError(
+                f"run_code() takes {name!r} only with fresh=True, because code that keeps its variables runs in an "
+                "interpreter that is already there"
+            )
     return _run_body({"code": code, "language": language}, timeout_seconds, options)
 
 

@@ -149,6 +149,7 @@ def test_best_of(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert sandbox.files.read_text("/workspace/add.py").endswith("a - b\n"), "the parent is as it was"
     lines = [json.loads(line) for line in transcript.read_text().splitlines()]
     assert {line["attempt"]: line["passed"] for line in lines if line["type"] == "check"} == {1: False, 2: True}
+    assert (lines[-1]["type"], lines[-1]["attempt"]) == ("winner", 2)
     server.close()
 
 

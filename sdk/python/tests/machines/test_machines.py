@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from colour import Colour, settle
 
-from sandling import Client, NotFoundError, TemplateBuildError
+from sandling import BadRequestError, Client, NotFoundError, TemplateBuildError
 
 FIRST = """
 from sandling import Sandbox, local
@@ -43,17 +43,33 @@ def test_a_template_is_built_and_used(colour: Colour, client: Client) -> None:
     async def work() -> None:
         own = colour.Client(endpoint.url, endpoint.token)
         try:
-            made = await settle(colour.Template.build(name, packages=["tree"], on_log=log.append, client=own))
-            assert made.ready and made.name == name and "tree" in made.tools
+            build = colour.Template.build(
+                name,
+                base="code-interpreter",
+                packages=["tree"],
+                npm=["cowsay@1.6.0"],
+                pip=["six==1.16.0"],
+                requirements="toolz\n",
+                on_log=log.append,
+                client=own,
+            )
+            made = await settle(build)
+            assert made.ready and made.name == name and "tree" in made.tools and "six" in made.description
             sandbox = await settle(own.sandboxes.create(name, ttl_seconds=300))
-            assert (await settle(sandbox.exec("tree --version"))).ok
+            line = "tree --version && cowsay moo && python3 -c 'import six, toolz; print(six.__version__)'"
+            used = await settle(sandbox.exec(line))
+            assert used.ok and "moo" in used.stdout and used.stdout.endswith("\n1.16.0\n"), used
+            left = "ls -d /run/sandling-build /.sandling-build /run/.sandling-secrets /var/tmp/npm 2>/dev/null"
+            assert (await settle(sandbox.exec(left))).stdout == ""
             await settle(sandbox.kill())
         finally:
             await settle(own.templates.delete(name))
         with pytest.raises(NotFoundError):
             await settle(own.templates.get(name))
-        with pytest.raises(TemplateBuildError):
-            await settle(colour.Template.build(name, packages=["no-such-package-anywhere"], client=own))
+        with pytest.raises(TemplateBuildError, match="found for no-such-package-anywhere"):
+            await settle(colour.Template.build(name, pip=["no-such-package-anywhere"], client=own))
+        with pytest.raises(BadRequestError, match="cannot be a package of PyPI"):
+            await settle(colour.Template.build(name, pip=["--index-url=http://example.com"], client=own))
 
     colour.run(work)
-    assert any("Python" in line for line in log), log
+    assert any("RUN pip install -r requirements.txt six==1.16.0" in line for line in log), log

@@ -1,26 +1,20 @@
 //! Builds templates from code.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::Extension;
+use axum::extract::{Request, State};
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
 use sandling_service::{Build, BuildSpec, Level, Line, SaveAs, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::context::RequestContext;
-use crate::e2b::memory::{Asked, memory};
+use crate::audit;
+use crate::e2b::memory::{BuildOptions, memory};
 use crate::e2b::names::{self, Name};
 use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Params, Parts};
+use crate::prelude::*;
 use crate::preview::host::Origin;
+use crate::request_limits::{self, Holder};
 use crate::service_refusals::explain;
 
 const MOST_LINES: usize = 100;
@@ -47,11 +41,7 @@ struct BuildRequest {
 /// Each tag is saved separately, so their number is limited.
 const MOST_TAGS: usize = 16;
 
-async fn request(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    body: JsonBody<BuildRequest>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+async fn request(call: Call<Run>, body: JsonBody<BuildRequest>) -> Result<(StatusCode, Json<Value>), ApiError> {
     let request = body.value;
     let text = request.name.or(request.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
     let name = Name::parse(&text)?;
@@ -65,11 +55,11 @@ async fn request(
     if names.is_empty() || text.contains(':') {
         names.insert(0, name.clone());
     }
-    let workspace = caller.workspace().as_str();
-    let build = app.service.builds.register(workspace, &name.name)?;
+    let workspace = call.workspace().as_str();
+    let build = call.app.service.builds.registry.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
     let (workspace, vcpus, memory_mib) = (workspace.to_owned(), request.cpu_count, request.memory_mb);
-    memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
+    memory(&call.app).store_options(&call.app, &build, BuildOptions { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
         "names": [name.name], "aliases": [name.name], "tags": tags,
@@ -85,7 +75,7 @@ async fn link(
     origin: Origin,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let workspace = caller.workspace().as_str();
-    let present = app.service.builds.has_files(workspace, &hash)?;
+    let present = app.service.builds.uploads.has(workspace, &hash)?;
     let token = token::upload(&app, &caller.principal, &hash);
     // The client uploads without an API key, so the URL contains a token.
     let url = origin.api_url(&format!("/templates/upload/files/{hash}?token={token}"));
@@ -102,14 +92,18 @@ async fn upload(
     Parts((_, hash)): Parts<(String, String)>,
     Params(ticket): Params<Ticket>,
     Extension(context): Extension<RequestContext>,
-    body: Body,
+    request: Request,
 ) -> Result<StatusCode, ApiError> {
     let holder = token::check_upload(&app, &ticket.token, &hash).ok_or_else(|| {
         let message = "this address is not signed by this server, or has expired; ask for a new one";
         ApiError::new(StatusCode::UNAUTHORIZED, "bad_ticket", message)
     })?;
     context.came_from(&holder);
-    app.service.builds.store_archive(holder.workspace.as_str(), &hash, body.into_data_stream()).await?;
+    let token = Holder::Token(&holder.token_prefix);
+    request_limits::admit(&app, request.extensions(), &holder.workspace, token)?;
+    audit::begin(&app, &context)?;
+    let body = request.into_body().into_data_stream();
+    app.service.builds.uploads.store(holder.workspace.as_str(), &hash, body).await?;
     Ok(StatusCode::OK)
 }
 
@@ -124,13 +118,14 @@ async fn begin(
     let plan = recipe.plan()?;
     let (base, note) = match recipe.from() {
         Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
-        Base::Image(name) => app.service.builds.find_base(workspace, name)?,
+        Base::Image(name) => app.service.builds.find_base(caller.workspace(), name).await?,
     };
-    let asked = memory(&app).asked(&found);
-    let Asked { names, vcpus, memory_mib, .. } =
-        asked.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
+    let options = memory(&app).take_options(&found);
+    let BuildOptions { names, vcpus, memory_mib, .. } =
+        options.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
     let save_as = SaveAs::Snapshots(names.iter().map(Name::of_snapshot).collect());
-    let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib: None, save_as };
+    let cache = recipe.cache();
+    let spec = BuildSpec { vcpus, memory_mib, cache, ..BuildSpec::of_steps(base, note, plan, save_as) };
     app.service.builds.start(found, spec, explain)?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -2,17 +2,43 @@
 
 use std::sync::Arc;
 
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use sandling_engine::Sandbox;
+use sandling_service::WorkspaceName;
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Need};
+use crate::call::Call;
 use crate::e2b::gone::cause;
 use crate::e2b::place::parse_id;
 use crate::error::ApiError;
 
-/// A sandbox of the caller's workspace.
-pub(super) async fn sandbox<N>(app: &App, caller: &Caller<N>, text: &str) -> Result<Arc<Sandbox>, ApiError> {
+/// A request about a sandbox of the caller's workspace, whose id is the first variable part of the path.
+pub(super) struct SandboxCall<N> {
+    pub(super) app: Arc<App>,
+    pub(super) caller: Caller<N>,
+    pub(super) sandbox: Arc<Sandbox>,
+}
+
+impl<N> SandboxCall<N> {
+    pub(super) fn workspace(&self) -> &WorkspaceName {
+        self.caller.workspace()
+    }
+}
+
+impl<N: Need> FromRequestParts<Arc<App>> for SandboxCall<N> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let Call { app, caller, item, .. } = Call::from_request_parts(parts, app).await?;
+        let sandbox = sandbox(&app, &caller, &item).await?;
+        Ok(Self { app, caller, sandbox })
+    }
+}
+
+async fn sandbox<N>(app: &App, caller: &Caller<N>, text: &str) -> Result<Arc<Sandbox>, ApiError> {
     let id = parse_id(text);
     let found = match &id {
         Some(id) => app.engine.find(caller.workspace().as_str(), id).await,

@@ -1,14 +1,10 @@
 //! The files of a volume, for clients that have its token.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts as HttpParts;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::http::{HeaderValue, header};
 use axum::routing::get;
-use axum::{Json, Router};
 use jiff::Timestamp;
 use sandling_protocol::WriteMode;
 use sandling_service::OpenVolume;
@@ -16,15 +12,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::volumes::find;
-use crate::app::App;
 use crate::auth::presented;
 use crate::convert::files::checked;
 use crate::e2b::envd::cleaned;
-use crate::e2b::place::came_from;
+use crate::e2b::place;
 use crate::e2b::token;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Params, Parts};
 use crate::file_content::{body, send};
+use crate::prelude::*;
 use crate::request_limits::{self, Holder};
 
 const DEEPEST: u32 = 64;
@@ -32,7 +26,7 @@ const DEEPEST: u32 = 64;
 const FIELDS: &str = r"%p\0%y\0%s\0%m\0%U\0%G\0%A@\0%T@\0%C@\0%l\0";
 
 /// A script that sets a path's owner and mode, if they are given.
-const DRESS: &str = r#"set -e
+const SET_OWNERSHIP: &str = r#"set -e
 [ -z "$2" ] || chown -h -- "$2" "$1"
 [ -z "$3" ] || chmod -- "$3" "$1""#;
 
@@ -59,22 +53,22 @@ impl Query {
         checked(cleaned(&self.path))
     }
 
-    fn dress(&self) -> Dress {
-        Dress { uid: self.uid, gid: self.gid, mode: self.mode }
+    fn ownership(&self) -> Ownership {
+        Ownership { uid: self.uid, gid: self.gid, mode: self.mode }
     }
 }
 
 /// An optional owner and mode.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Dress {
+struct Ownership {
     uid: Option<u32>,
     gid: Option<u32>,
     mode: Option<u32>,
 }
 
-impl Dress {
-    async fn put_on(&self, volume: &OpenVolume, path: &str) -> Result<(), ApiError> {
+impl Ownership {
+    async fn apply(&self, volume: &OpenVolume, path: &str) -> Result<(), ApiError> {
         let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         let owner = match (self.uid, self.gid) {
             (None, None) => String::new(),
@@ -84,16 +78,16 @@ impl Dress {
         if owner.is_empty() && mode.is_empty() {
             return Ok(());
         }
-        command(volume, &["sh", "-c", DRESS, "dress", &volume.inside(path).await?, &owner, &mode]).await
+        command(volume, &["sh", "-c", SET_OWNERSHIP, "ownership", &volume.inside(path).await?, &owner, &mode]).await
     }
 }
 
 /// The volume that a path names. Extracting it checks the volume's token.
-struct Named {
+struct VolumeCall {
     volume: OpenVolume,
 }
 
-impl FromRequestParts<Arc<App>> for Named {
+impl FromRequestParts<Arc<App>> for VolumeCall {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
@@ -102,17 +96,17 @@ impl FromRequestParts<Arc<App>> for Named {
         let holder = token::check_volume(app, &presented(parts), &id).ok_or_else(refused)?;
         request_limits::admit(app, &parts.extensions, &holder.workspace, Holder::Volume(&id))?;
         let name = find(app, holder.workspace.as_str(), &id)?.info.name;
+        place::begin(app, parts, &holder, &name)?;
         let volume = app.service.volume_files.open(&holder.workspace, &name).await?;
-        came_from(parts, &holder, &volume.sandbox);
         Ok(Self { volume })
     }
 }
 
-async fn look(Named { volume }: Named, Params(query): Params<Query>) -> Result<Json<Value>, ApiError> {
+async fn look(VolumeCall { volume }: VolumeCall, Params(query): Params<Query>) -> Result<Json<Value>, ApiError> {
     Ok(Json(entry(&volume, &query.path()?).await?))
 }
 
-async fn list(Named { volume }: Named, Params(query): Params<Query>) -> Result<Json<Vec<Value>>, ApiError> {
+async fn list(VolumeCall { volume }: VolumeCall, Params(query): Params<Query>) -> Result<Json<Vec<Value>>, ApiError> {
     let path = query.path()?;
     let top = entry(&volume, &path).await?;
     if top["type"] != "directory" {
@@ -123,10 +117,10 @@ async fn list(Named { volume }: Named, Params(query): Params<Query>) -> Result<J
 }
 
 async fn make_dir(
-    Named { volume }: Named,
+    VolumeCall { volume }: VolumeCall,
     Params(query): Params<Query>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let (path, dress) = (query.path()?, query.dress());
+    let (path, ownership) = (query.path()?, query.ownership());
     volume.before(&format!("mkdir {path}")).await?;
     let place = volume.inside(&path).await?;
     let mut line = vec!["mkdir", "--", place.as_str()];
@@ -134,23 +128,23 @@ async fn make_dir(
         line.insert(1, "-p");
     }
     command(&volume, &line).await?;
-    dress.put_on(&volume, &path).await?;
+    ownership.apply(&volume, &path).await?;
     Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))
 }
 
 async fn change(
-    Named { volume }: Named,
+    VolumeCall { volume }: VolumeCall,
     Params(query): Params<Query>,
-    dress: JsonBody<Dress>,
+    ownership: JsonBody<Ownership>,
 ) -> Result<Json<Value>, ApiError> {
     let path = query.path()?;
     entry(&volume, &path).await?;
     volume.before(&format!("change {path}")).await?;
-    dress.value.put_on(&volume, &path).await?;
+    ownership.value.apply(&volume, &path).await?;
     Ok(Json(entry(&volume, &path).await?))
 }
 
-async fn remove(Named { volume }: Named, Params(query): Params<Query>) -> Result<StatusCode, ApiError> {
+async fn remove(VolumeCall { volume }: VolumeCall, Params(query): Params<Query>) -> Result<StatusCode, ApiError> {
     let path = query.path()?;
     if path == "/" {
         return Err(ApiError::bad_request("the volume itself is deleted by its id"));
@@ -163,7 +157,7 @@ async fn remove(Named { volume }: Named, Params(query): Params<Query>) -> Result
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(Named { volume }: Named, Params(query): Params<Query>) -> Result<Response, ApiError> {
+async fn read(VolumeCall { volume }: VolumeCall, Params(query): Params<Query>) -> Result<Response, ApiError> {
     let path = query.path()?;
     let found = entry(&volume, &path).await?;
     if found["type"] == "directory" {
@@ -179,11 +173,11 @@ async fn read(Named { volume }: Named, Params(query): Params<Query>) -> Result<R
 }
 
 async fn write(
-    Named { volume }: Named,
+    VolumeCall { volume }: VolumeCall,
     Params(query): Params<Query>,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let (path, dress) = (query.path()?, query.dress());
+    let (path, ownership) = (query.path()?, query.ownership());
     if query.force == Some(false) && entry(&volume, &path).await.is_ok() {
         return Err(ApiError::conflict("already_exists", format!("{path} is there already")));
     }
@@ -192,7 +186,7 @@ async fn write(
     let upload = volume.sandbox.write_file(&place, WriteMode::Replace, None, None)?;
     send(&upload, body).await?;
     upload.finish().await?;
-    dress.put_on(&volume, &path).await?;
+    ownership.apply(&volume, &path).await?;
     Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))
 }
 

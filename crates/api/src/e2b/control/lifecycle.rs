@@ -1,23 +1,15 @@
 //! Timeouts, pausing and resuming.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::post;
-use axum::{Json, Router};
 use jiff::Timestamp;
-use sandling_engine::{LifetimeChange, Sandbox, State as SandboxState};
+use sandling_engine::{EndReason, LifetimeChange, Sandbox, State as SandboxState};
 use serde::Deserialize;
 
-use super::caller::sandbox;
+use super::caller::SandboxCall;
 use super::sandboxes::{DEFAULT_TIMEOUT, timeout};
 use super::view::{SandboxView, end_of};
-use crate::app::App;
-use crate::auth::{Caller, Run};
 use crate::e2b::refusal::unsupported;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 use crate::preview::host::Origin;
 
 pub(super) fn router() -> Router<Arc<App>> {
@@ -40,41 +32,35 @@ struct Span {
 
 /// Wakes a hibernated sandbox. Its timeout is extended, never shortened.
 async fn connect(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
+    call: SandboxCall<Run>,
     origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
     if body.value.memory == Some(false) {
         return Err(unsupported("a sandbox that wakes has its memory; it cannot be booted anew instead"));
     }
-    let found = sandbox(&app, &caller, &id).await?;
     let seconds = timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT);
-    let asleep = matches!(found.info().state, SandboxState::Hibernated | SandboxState::Paused);
+    let asleep = matches!(call.sandbox.info().state, SandboxState::Hibernated | SandboxState::Paused);
     if asleep {
-        found.resume().await?;
+        call.sandbox.resume().await?;
     }
-    extend(&found, seconds).await?;
+    extend(&call.sandbox, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(SandboxView::new(&app, &caller.principal, &origin, &found.info()))))
+    Ok((status, Json(SandboxView::new(&call.app, &call.caller.principal, &origin, &call.sandbox.info()))))
 }
 
 /// Used by clients before version 2.6.
 async fn resume(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
+    call: SandboxCall<Run>,
     origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
-    if found.info().state == SandboxState::Running {
+    if call.sandbox.info().state == SandboxState::Running {
         return Err(ApiError::conflict("sandbox_running", "the sandbox is running already"));
     }
-    found.resume().await?;
-    extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
-    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &caller.principal, &origin, &found.info()))))
+    call.sandbox.resume().await?;
+    extend(&call.sandbox, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
+    Ok((StatusCode::CREATED, Json(SandboxView::new(&call.app, &call.caller.principal, &origin, &call.sandbox.info()))))
 }
 
 async fn extend(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
@@ -91,44 +77,30 @@ async fn set(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
     Ok(sandbox.set_lifetime(change).await?)
 }
 
-/// Sets the timeout, counted from now. It may be shorter than before.
-async fn set_timeout(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<Span>,
-) -> Result<StatusCode, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
+/// Sets the timeout, counted from now. It may be shorter than before; 0 ends or pauses the sandbox at once.
+async fn set_timeout(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
     let seconds = timeout(body.value.timeout)?.ok_or_else(|| ApiError::bad_request("timeout is missing"))?;
-    set(&found, seconds).await?;
+    match seconds {
+        0 if call.sandbox.info().lifetime.sleep.at_the_end => call.sandbox.hibernate().await?,
+        0 => call.sandbox.end(EndReason::Ttl).await?,
+        _ => set(&call.sandbox, seconds).await?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn refresh(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<Span>,
-) -> Result<StatusCode, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
-    extend(&found, timeout(body.value.duration)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
+async fn refresh(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
+    extend(&call.sandbox, timeout(body.value.duration)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Hibernates a sandbox: memory, disk and processes are saved, and the host's memory is freed.
-async fn pause(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<Span>,
-) -> Result<StatusCode, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
+async fn pause(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
     if body.value.memory == Some(false) {
         return Err(unsupported("a pause keeps memory here; leave `memory: false` out"));
     }
-    if matches!(found.info().state, SandboxState::Hibernated | SandboxState::Paused) {
+    if matches!(call.sandbox.info().state, SandboxState::Hibernated | SandboxState::Paused) {
         return Err(ApiError::conflict("sandbox_paused", "the sandbox is paused already"));
     }
-    found.hibernate().await?;
+    call.sandbox.hibernate().await?;
     Ok(StatusCode::NO_CONTENT)
 }

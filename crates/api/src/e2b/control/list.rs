@@ -1,23 +1,16 @@
 //! Lists of sandboxes, with pagination.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use sandling_engine::{SandboxInfo, State as SandboxState};
 use serde::{Deserialize, Serialize};
 
 use super::view::{listed, metadata_of, state_of};
-use crate::app::App;
-use crate::auth::{Caller, Read};
 use crate::e2b::settings::Settings;
-use crate::error::ApiError;
-use crate::extract::Params;
+use crate::prelude::*;
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const MOST: usize = 100;
@@ -30,7 +23,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Wanted {
+pub(super) struct ListParams {
     metadata: Option<String>,
     state: Option<String>,
     order: Option<String>,
@@ -41,28 +34,20 @@ pub(super) struct Wanted {
 }
 
 /// The first version of the list: running sandboxes, without pagination.
-pub(super) async fn first(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Params(mut wanted): Params<Wanted>,
-) -> Result<Response, ApiError> {
+pub(super) async fn first(call: Call<Read>, Params(mut wanted): Params<ListParams>) -> Result<Response, ApiError> {
     wanted.state.get_or_insert_with(|| "running".to_owned());
-    let mut all = select(&app, &caller, &wanted).await?;
+    let mut all = select(&call.app, &call.caller, &wanted).await?;
     all.reverse();
     Ok(Json(all.iter().map(listed).collect::<Vec<_>>()).into_response())
 }
 
-pub(super) async fn page(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Params(wanted): Params<Wanted>,
-) -> Result<Response, ApiError> {
-    let all = select(&app, &caller, &wanted).await?;
+pub(super) async fn page(call: Call<Read>, Params(wanted): Params<ListParams>) -> Result<Response, ApiError> {
+    let all = select(&call.app, &call.caller, &wanted).await?;
     let order = wanted.order()?;
     paged(all, order, wanted.next_token.as_deref(), wanted.limit, |info| Key::new(info.created_at, &info.id), listed)
 }
 
-async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec<SandboxInfo>, ApiError> {
+async fn select(app: &App, caller: &Caller<Read>, wanted: &ListParams) -> Result<Vec<SandboxInfo>, ApiError> {
     app.engine.settled().await;
     let mut all = app.engine.list_of(caller.workspace().as_str());
     let metadata = wanted.metadata.as_deref().map(metadata_filter).transpose()?.unwrap_or_default();
@@ -105,7 +90,7 @@ pub(super) enum Order {
     NewestFirst,
 }
 
-impl Wanted {
+impl ListParams {
     fn order(&self) -> Result<Order, ApiError> {
         match self.order.as_deref() {
             None | Some("" | "desc") => Ok(Order::NewestFirst),

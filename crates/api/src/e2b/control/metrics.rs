@@ -1,21 +1,16 @@
-//! The current resource usage of a sandbox.
+//! The resource usage of a sandbox, now and over time.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::routing::get;
-use axum::{Json, Router};
 use jiff::Timestamp;
 use sandling_engine::State as SandboxState;
+use sandling_service::{HistoryQuery, MetricPoint, SeriesInfo};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::caller::sandbox;
-use crate::app::App;
-use crate::auth::{Caller, Read};
+use super::caller::SandboxCall;
+use crate::convert::metrics::point_time;
 use crate::e2b::envd::Sample;
-use crate::error::ApiError;
-use crate::extract::{Params, Parts};
+use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/metrics", get(metrics))
@@ -33,19 +28,46 @@ impl Span {
     fn includes(&self, second: i64) -> bool {
         self.start.is_none_or(|start| start <= second) && self.end.is_none_or(|end| second <= end)
     }
+
+    /// None if the request names no span.
+    fn query(&self) -> Option<HistoryQuery> {
+        let second = |second: i64| u64::try_from(second).unwrap_or(0);
+        let is_given = self.start.is_some() || self.end.is_some();
+        is_given.then(|| HistoryQuery {
+            from: self.start.map_or(0, second),
+            to: self.end.map_or(u64::MAX, |end| second(end).saturating_add(1)),
+            step: None,
+        })
+    }
 }
 
-/// Returns one sample, taken now. No history is stored, so a range in the past has no samples. Neither has a hibernated
-/// sandbox.
-async fn metrics(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-    Params(span): Params<Span>,
-) -> Result<Json<Vec<Value>>, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
-    if found.info().state != SandboxState::Running || !span.includes(Timestamp::now().as_second()) {
+/// Returns the stored samples of a span. If there are none, or without a span, it returns one sample that it takes now.
+/// A hibernated sandbox has none.
+async fn metrics(call: SandboxCall<Read>, Params(span): Params<Span>) -> Result<Json<Vec<Value>>, ApiError> {
+    if let Some(query) = span.query() {
+        let stored = call.app.service.metrics.of_sandbox(call.workspace(), call.sandbox.id(), &query);
+        let stored = stored.map_err(|error| ApiError::internal(&error))?;
+        if let Some(history) = stored.filter(|history| !history.points.is_empty()) {
+            return Ok(Json(history.points.iter().map(|point| sample(&history.info, point)).collect()));
+        }
+    }
+    if call.sandbox.info().state != SandboxState::Running || !span.includes(Timestamp::now().as_second()) {
         return Ok(Json(Vec::new()));
     }
-    Ok(Json(vec![Sample::take(&found).await?.of_sandbox()]))
+    Ok(Json(vec![Sample::take(&call.sandbox).await?.of_sandbox()]))
+}
+
+/// A stored sample. The host measured it, so its memory includes what the guest has cached.
+fn sample(info: &SeriesInfo, point: &MetricPoint) -> Value {
+    json!({
+        "timestamp": point_time(point).to_string(),
+        "timestampUnix": point.time,
+        "cpuCount": info.cpus,
+        "cpuUsedPct": point.cpu_percent,
+        "memUsed": point.memory_bytes.min(info.memory_total_bytes),
+        "memTotal": info.memory_total_bytes,
+        "memCache": 0,
+        "diskUsed": point.disk_bytes.min(info.disk_total_bytes),
+        "diskTotal": info.disk_total_bytes,
+    })
 }

@@ -7,6 +7,7 @@ mod content;
 mod forks;
 mod lifecycle;
 mod list;
+mod logs;
 mod metrics;
 mod network;
 mod sandboxes;
@@ -27,6 +28,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .merge(sandboxes::router())
         .merge(list::router())
         .merge(lifecycle::router())
+        .merge(logs::router())
         .merge(forks::router())
         .merge(snapshots::router())
         .merge(metrics::router())

@@ -5,25 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
-use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::put;
+use sandling_engine::network::Before;
 use sandling_engine::{NetworkChange, NetworkSpec};
-use sandling_network::policy::{Mode, Policy, PolicyChange};
+use sandling_network::policy::{Entry, Mode, Policy, PolicyChange};
 use sandling_wire::NetworkRequest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::sandbox;
-use crate::app::App;
-use crate::auth::{Caller, Run};
+use super::caller::SandboxCall;
 use crate::convert::network::{denied, network_spec};
 use crate::e2b::refusal::unsupported;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 const ALL: &str = "0.0.0.0/0";
 
@@ -66,6 +60,12 @@ impl Network {
         let parts = parts.into_iter().filter(|entry| entry.parse::<Ipv6Addr>().is_err() && !is_network_of_ipv6(entry));
         let deny = parts.map(|entry| denied(entry)).collect::<Result<Vec<_>, _>>()?;
         let (all, listed): (Vec<_>, Vec<_>) = self.allow_out.into_iter().partition(|entry| is_all(entry));
+        let is_resolver = |entry: &&String| entry.parse::<Entry>().is_ok_and(|entry| entry.names_resolver());
+        if let Some(entry) = listed.iter().find(is_resolver) {
+            return Err(unsupported(&format!(
+                "{entry} is a public DNS resolver, which no sandbox can reach; leave it out of allow_out"
+            )));
+        }
         if !all.is_empty() {
             if !deny.is_empty() && !listed.is_empty() {
                 return Err(unsupported(
@@ -82,6 +82,18 @@ impl Network {
         }
         let allow = Some(listed).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
         Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?)
+    }
+
+    /// The change that an update makes.
+    fn change(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkChange, ApiError> {
+        Ok(match self.spec(usual)?.policy {
+            // It replaces the policy, but keeps the parts that E2B's format cannot express.
+            Some(policy) => {
+                NetworkChange { policy: PolicyChange { tls: None, ..policy.into() }, ..NetworkChange::default() }
+            }
+            // An empty update goes back to the default, as with E2B.
+            None => NetworkChange { before: Before::Forgotten, ..NetworkChange::default() },
+        })
     }
 
     /// The same, restricted to the allow-list.
@@ -133,17 +145,10 @@ pub(super) fn view(policy: &Policy, public_ports: bool) -> Value {
     json!({ "allowOut": allow, "denyOut": deny, "allowPublicTraffic": public_ports })
 }
 
-async fn update(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<Network>,
-) -> Result<StatusCode, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
-    // An empty update allows nothing. It replaces the policy, but keeps the parts that E2B's format cannot express.
-    let policy = body.value.spec(|| Ok(Policy::default()))?.policy.unwrap_or_default();
-    let policy = PolicyChange { tls: None, ..policy.into() };
-    found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
+async fn update(call: SandboxCall<Run>, body: JsonBody<Network>) -> Result<StatusCode, ApiError> {
+    let template = call.sandbox.info().template;
+    let usual = || Ok(call.app.engine.networks().usual(call.workspace().as_str(), &template)?.policy);
+    call.sandbox.change_network(body.value.change(usual)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -184,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn an_update_starts_from_the_default_and_not_from_nothing() {
+        let change = |body: Value| {
+            let usual = || Ok(Policy::allow(["pypi".parse().unwrap()]));
+            serde_json::from_value::<Network>(body).unwrap().change(usual).unwrap()
+        };
+        let empty = change(json!({}));
+        assert!(empty.before == Before::Forgotten && empty.policy.is_nothing());
+        let denied = change(json!({ "denyOut": ["1.2.3.4"] }));
+        assert_eq!((denied.before, denied.policy.mode), (Before::Stays, Some(Mode::Allow)));
+        assert_eq!(denied.policy.allow.unwrap().len(), 1);
+    }
+
+    #[test]
     fn a_rule_that_changes_nothing_is_none() {
         assert_eq!(policy(json!({ "rules": { "a.example": [] , "b.example": [{ "transform": {} }] } })).unwrap(), None);
     }
@@ -197,6 +215,8 @@ mod tests {
             json!({ "egressProxy": { "address": "x:1" } }),
             json!({ "rules": { "a.example": [{ "transform": { "headers": { "X-Key": "1" } } }] } }),
             json!({ "allowOut": ["not a name"] }),
+            json!({ "allowOut": ["1.1.1.1"] }),
+            json!({ "allowOut": ["pypi.org", "8.8.8.8/32"] }),
         ] {
             assert!(policy(body.clone()).is_err(), "{body}");
         }

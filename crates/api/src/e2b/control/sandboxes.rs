@@ -1,33 +1,23 @@
 //! Creates, reads and ends sandboxes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeSpec};
 use sandling_protocol::Program;
-use sandling_service::WorkspaceName;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::sandbox;
+use super::caller::SandboxCall;
 use super::network::Network;
 use super::view::{SandboxView, detail};
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::context::RequestContext;
 use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
 use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
 use crate::idempotency::{Answer, IdempotentRequest, Mark};
+use crate::prelude::*;
 use crate::preview::host::Origin;
 
 const DEFAULT_TEMPLATE: &str = "base";
@@ -76,43 +66,32 @@ struct AutoResume {
 }
 
 async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
+    call: Call<Run>,
     origin: Origin,
     headers: HeaderMap,
     body: JsonBody<NewSandbox>,
 ) -> Result<Response, ApiError> {
-    let workspace = caller.workspace();
+    let (call, origin) = (&call, &origin);
+    let (app, context, workspace) = (&call.app, &call.context, call.workspace());
     let route = "POST /v2/sandboxes";
-    let idempotent =
-        IdempotentRequest { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
-    idempotent
-        .answer(|mark| {
-            let (app, context, origin, holder) = (&app, &context, &origin, &caller.principal);
-            async move {
-                let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
-                    // The error may be stored as the answer to a retry, which must have the same format.
-                    error.shape = Some(CONTROL);
-                    error
-                })?;
-                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, holder, origin, &info)))
-            }
+    IdempotentRequest { app, context, workspace, headers: &headers, route, body: &body.bytes }
+        .answer(|mark| async move {
+            let info = create_with_volumes(call, &mark, body.value).await.map_err(|mut error| {
+                // The error may be stored as the answer to a retry, which must have the same format.
+                error.shape = Some(CONTROL);
+                error
+            })?;
+            Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, &call.caller.principal, origin, &info)))
         })
         .await
 }
 
-async fn made(
-    app: &Arc<App>,
-    workspace: &WorkspaceName,
-    context: &RequestContext,
-    mark: &Mark,
-    request: NewSandbox,
-) -> Result<SandboxInfo, ApiError> {
+async fn create_with_volumes(call: &Call<Run>, mark: &Mark, request: NewSandbox) -> Result<SandboxInfo, ApiError> {
+    let (app, workspace) = (&call.app, call.workspace());
     let spec = request.into_spec(app, workspace.as_str())?;
     let created = app.service.sandboxes.create(workspace, spec).await;
     let info = created.map_err(|error| no_template(error.into()))?.info();
-    context.made(info.id.as_str());
+    call.context.made(info.id.as_str());
     mark.made(info.id.as_str());
     if let Err(error) = give_volumes(app, &info).await {
         // The client never learns this sandbox's id, so it must not stay running.
@@ -161,12 +140,13 @@ impl NewSandbox {
         }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
+        let origin = source.origin().ok_or_else(|| ApiError::not_found("template"))?;
         let mut network = self.network.unwrap_or_default();
         let public_ports = network.allow_public_traffic.unwrap_or(true);
         if self.internet == Some(false) {
             network = network.without_internet();
         }
-        let network = network.spec(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
+        let network = network.spec(|| Ok(app.engine.networks().usual(workspace, &origin.0)?.policy))?;
         let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -183,11 +163,12 @@ impl NewSandbox {
             internet: self.internet,
             start,
         };
-        let (template, from_snapshot) = source.origin();
+        let (template, from_snapshot) = origin;
         Ok(CreateSpec {
             template,
             from_snapshot,
-            ttl: Some(Duration::from_secs(timeout(self.timeout)?.unwrap_or(DEFAULT_TIMEOUT))),
+            // A timeout of 0 ends the sandbox as soon as it can: the client gets its answer first.
+            ttl: Some(Duration::from_secs(timeout(self.timeout)?.unwrap_or(DEFAULT_TIMEOUT).max(1))),
             sleep: Sleep { is_free: true, at_the_end: self.auto_pause.unwrap_or_default() },
             env,
             workspace: workspace.to_owned(),
@@ -203,26 +184,16 @@ impl NewSandbox {
 /// Checks an optional timeout in seconds.
 pub(super) fn timeout(seconds: Option<i64>) -> Result<Option<u64>, ApiError> {
     let Some(seconds) = seconds else { return Ok(None) };
-    let fits = u64::try_from(seconds).ok().filter(|seconds| (1..=LONGEST_TIMEOUT).contains(seconds));
-    let message = format!("timeout must be between 1 and {LONGEST_TIMEOUT} seconds");
+    let fits = u64::try_from(seconds).ok().filter(|seconds| *seconds <= LONGEST_TIMEOUT);
+    let message = format!("timeout must be between 0 and {LONGEST_TIMEOUT} seconds");
     fits.map(Some).ok_or_else(|| ApiError::bad_request(message))
 }
 
-async fn look(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Parts(id): Parts<String>,
-    origin: Origin,
-) -> Result<Json<Value>, ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
-    Ok(Json(detail(&app, &caller.principal, &origin, &found.info())))
+async fn look(call: SandboxCall<Read>, origin: Origin) -> Result<Json<Value>, ApiError> {
+    Ok(Json(detail(&call.app, &call.caller.principal, &origin, &call.sandbox.info())))
 }
 
-async fn kill(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    sandbox(&app, &caller, &id).await?.end(EndReason::Requested).await?;
+async fn kill(call: SandboxCall<Run>) -> Result<StatusCode, ApiError> {
+    call.sandbox.end(EndReason::Requested).await?;
     Ok(StatusCode::NO_CONTENT)
 }

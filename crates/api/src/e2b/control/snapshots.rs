@@ -1,26 +1,17 @@
 //! Snapshots. Sandboxes can be created from them as from templates.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
 use sandling_engine::{SnapshotInfo, State as SandboxState};
 use sandling_service::TemplateSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::sandbox;
+use super::caller::SandboxCall;
 use super::list::{Key, Order, paged};
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
 use crate::e2b::names::{self, Name};
 use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Params, Parts};
+use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -36,13 +27,7 @@ struct SnapshotRequest {
     memory: Option<bool>,
 }
 
-async fn make(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-    body: JsonBody<SnapshotRequest>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let found = sandbox(&app, &caller, &id).await?;
+async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result<(StatusCode, Json<Value>), ApiError> {
     if body.value.memory == Some(false) {
         return Err(unsupported("a snapshot keeps memory here; leave `memory: false` out"));
     }
@@ -50,16 +35,16 @@ async fn make(
     if let Some(name) = &name {
         Name::parse(name)?;
     }
-    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &found)?;
-    let slept = found.info().state == SandboxState::Hibernated;
+    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
+    let slept = call.sandbox.info().state == SandboxState::Hibernated;
     if slept {
-        found.wake().await?;
+        call.sandbox.wake().await?;
     }
-    let saved = app.engine.snapshot(&found, name, None).await;
+    let saved = call.app.engine.snapshot(&call.sandbox, name, None).await;
     drop(place);
     if slept {
-        // The sandbox was hibernated before, and the caller did not ask to wake it.
-        found.hibernate().await?;
+        // The sandbox was hibernated before, and the call.caller did not ask to wake it.
+        call.sandbox.hibernate().await?;
     }
     Ok((StatusCode::CREATED, Json(view(&saved?.0))))
 }
@@ -70,7 +55,7 @@ fn view(info: &SnapshotInfo) -> Value {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wanted {
+struct SnapshotParams {
     #[serde(rename = "sandboxID")]
     sandbox_id: Option<String>,
     name: Option<String>,
@@ -78,12 +63,8 @@ struct Wanted {
     next_token: Option<String>,
 }
 
-async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Params(wanted): Params<Wanted>,
-) -> Result<Response, ApiError> {
-    let mut all = app.engine.snapshots().list(caller.workspace().as_str())?;
+async fn list(call: Call<Read>, Params(wanted): Params<SnapshotParams>) -> Result<Response, ApiError> {
+    let mut all = call.app.engine.snapshots().list(call.workspace().as_str())?;
     all.retain(|info| Name::from_snapshot(info).is_none());
     if let Some(id) = wanted.sandbox_id.filter(|id| !id.is_empty()) {
         let id = parse_id(&id);
@@ -99,16 +80,14 @@ async fn list(
 }
 
 /// Deletes a snapshot, or a template that was built from steps.
-async fn remove(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    let workspace = caller.workspace().as_str();
-    match names::resolve(&app, workspace, &id)? {
-        TemplateSource::Snapshot(info) => app.engine.snapshots().delete(workspace, &info.id).await?,
-        TemplateSource::Saved { name, .. } => app.engine.remove_template(workspace, &name).await?,
-        TemplateSource::Template(_) => return Err(ApiError::not_found("template")),
+async fn remove(call: Call<Run>) -> Result<StatusCode, ApiError> {
+    let workspace = call.workspace().as_str();
+    match names::resolve(&call.app, workspace, &call.item)? {
+        TemplateSource::Snapshot(info) => call.app.engine.snapshots().delete(workspace, &info.id).await?,
+        TemplateSource::Saved { name, .. } => call.app.engine.remove_template(workspace, &name).await?,
+        TemplateSource::Template(_) | TemplateSource::Image(_) | TemplateSource::Scratch => {
+            return Err(ApiError::not_found("template"));
+        }
     }
     Ok(StatusCode::NO_CONTENT)
 }

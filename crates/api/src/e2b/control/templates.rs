@@ -1,12 +1,9 @@
 //! Lists templates: built-in ones, those of the workspace, and those built from code.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use axum::routing::get;
-use axum::{Json, Router};
 use jiff::Timestamp;
 use sandling_engine::{SnapshotInfo, TemplateSummary};
 use serde::Deserialize;
@@ -14,11 +11,8 @@ use serde_json::{Value, json};
 
 use super::list::{Key, Order, paged};
 use super::view::ENVD_VERSION;
-use crate::app::App;
-use crate::auth::{Caller, Read};
 use crate::e2b::names::{Name, theirs};
-use crate::error::ApiError;
-use crate::extract::Params;
+use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/templates", get(all)).route("/v2/templates", get(page))
@@ -101,17 +95,13 @@ async fn all(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<V
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wanted {
+struct PageParams {
     limit: Option<usize>,
     next_token: Option<String>,
 }
 
-async fn page(
-    State(app): State<Arc<App>>,
-    caller: Caller<Read>,
-    Params(wanted): Params<Wanted>,
-) -> Result<Response, ApiError> {
-    let all = listed(&app, caller.workspace().as_str())?;
+async fn page(call: Call<Read>, Params(wanted): Params<PageParams>) -> Result<Response, ApiError> {
+    let all = listed(&call.app, call.workspace().as_str())?;
     let key = |template: &TemplateEntry| Key::new(template.created_at, &template.name);
     paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, TemplateEntry::view)
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sandling_engine::{Attachment, FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
+use sandling_engine::{Attachment, Lifetime, SandboxInfo, State};
 use sandling_service::{Principal, Scope};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::network;
 use crate::app::App;
+use crate::convert::sandbox::BUILD;
 use crate::e2b::settings::Settings;
 use crate::e2b::token;
 use crate::preview::host::Origin;
@@ -114,11 +115,9 @@ pub(super) fn end_of(lifetime: &Lifetime) -> Timestamp {
     end.or_else(|| Timestamp::now().checked_add(FAR_AWAY).ok()).unwrap_or(lifetime.from)
 }
 
-/// The client's own metadata, without the engine's fork entries.
+/// The client's own metadata, and the build of a sandbox that was created for one.
 pub(super) fn metadata_of(info: &SandboxInfo) -> BTreeMap<String, String> {
     let mut metadata = info.metadata.clone();
-    for own in [FORK_TREE, FORK_PARENT, FORK_INDEX] {
-        metadata.remove(own);
-    }
+    metadata.extend(info.settings.for_build.clone().map(|build| (BUILD.to_owned(), build)));
     metadata
 }

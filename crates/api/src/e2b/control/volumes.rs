@@ -1,22 +1,14 @@
 //! Creates, lists, reads and deletes volumes. [`content`](super::content) handles their files.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
 use sandling_engine::VolumeView;
 use sandling_service::Principal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::auth::{Caller, Read, Run};
-use crate::context::RequestContext;
 use crate::e2b::token;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 /// E2B's clients do not send a size. Unused space takes no disk space, but counts against the quota.
 const SIZE_MIB: u32 = 1024;
@@ -31,17 +23,12 @@ struct VolumeRequest {
     name: String,
 }
 
-async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    body: JsonBody<VolumeRequest>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let place = app.service.sandboxes.reserve_disk(caller.workspace(), SIZE_MIB.into())?;
-    let made = app.engine.volumes().create(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
+async fn create(call: Call<Run>, body: JsonBody<VolumeRequest>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let place = call.app.service.sandboxes.reserve_disk(call.workspace(), SIZE_MIB.into())?;
+    let made = call.app.engine.volumes().create(call.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
     drop(place);
-    context.made(&made.info.name);
-    Ok((StatusCode::CREATED, Json(with_token(&app, &caller.principal, &made))))
+    call.context.made(&made.info.name);
+    Ok((StatusCode::CREATED, Json(with_token(&call.app, &call.caller.principal, &made))))
 }
 
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
@@ -50,23 +37,16 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<
 }
 
 /// The response has the token for the volume's files, so reading it needs more than the scope `read`.
-async fn look(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(with_token(&app, &caller.principal, &find(&app, caller.workspace().as_str(), &id)?)))
+async fn look(call: Call<Run>) -> Result<Json<Value>, ApiError> {
+    let volume = find(&call.app, call.workspace().as_str(), &call.item)?;
+    Ok(Json(with_token(&call.app, &call.caller.principal, &volume)))
 }
 
-async fn remove(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts(id): Parts<String>,
-) -> Result<StatusCode, ApiError> {
-    let workspace = caller.workspace().as_str();
-    let volume = find(&app, workspace, &id)?;
-    app.service.sandboxes.release_volume(caller.workspace(), &volume.info.name).await?;
-    app.engine.volumes().delete(workspace, &volume.info.name)?;
+async fn remove(call: Call<Run>) -> Result<StatusCode, ApiError> {
+    let workspace = call.workspace().as_str();
+    let volume = find(&call.app, workspace, &call.item)?;
+    call.app.service.sandboxes.release_volume(call.workspace(), &volume.info.name).await?;
+    call.app.engine.volumes().delete(workspace, &volume.info.name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,22 +1,17 @@
 //! Routes for the configuration of E2B's in-sandbox agent.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use sandling_engine::RunSpec;
 use sandling_protocol::Program;
 use serde::Deserialize;
 
-use crate::app::App;
 use crate::e2b::place::Envd;
 use crate::e2b::refusal::unsupported;
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 
 const SOON: Duration = Duration::from_secs(10);
 

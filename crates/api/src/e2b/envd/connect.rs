@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, header};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -18,8 +17,8 @@ use tokio::sync::mpsc;
 
 use crate::closing::Closing;
 use crate::e2b::refusal;
-use crate::error::ApiError;
 use crate::extract;
+use crate::prelude::*;
 use crate::text::ascii_json;
 
 const LAST: u8 = 2;
@@ -54,10 +53,13 @@ pub(super) fn parse<T: DeserializeOwned>(message: &[u8]) -> Result<T, ApiError> 
 #[derive(Default)]
 pub(super) struct Frames {
     partial: Vec<u8>,
+    /// How many of these bytes have been taken. Removing them one message at a time would move the rest every time.
+    taken: usize,
 }
 
 impl Frames {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        self.partial.drain(..std::mem::take(&mut self.taken));
         if self.partial.len() + bytes.len() > 2 * LARGEST {
             return Err(ApiError::bad_request("the messages come faster than they can be taken"));
         }
@@ -68,7 +70,8 @@ impl Frames {
     /// The next complete message. A client's empty last frame is not a message.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         loop {
-            let Some(head) = self.partial.first_chunk::<HEAD>() else { return Ok(None) };
+            let left = &self.partial[self.taken..];
+            let Some((head, rest)) = left.split_first_chunk::<HEAD>() else { return Ok(None) };
             let [flags, length @ ..] = *head;
             let length = u32::from_be_bytes(length) as usize;
             if length > LARGEST {
@@ -77,15 +80,27 @@ impl Frames {
             if flags & COMPRESSED != 0 {
                 return Err(ApiError::bad_request("compressed messages are not understood"));
             }
-            if self.partial.len() < HEAD + length {
-                return Ok(None);
-            }
-            let message = self.partial.drain(..HEAD + length).skip(HEAD).collect();
+            let Some(message) = rest.get(..length) else { return Ok(None) };
+            self.taken += HEAD + length;
             if flags & LAST == 0 {
-                return Ok(Some(message));
+                return Ok(Some(message.to_vec()));
             }
         }
     }
+}
+
+/// The messages in these pieces, up to the first error. For fuzzing.
+pub(crate) fn split_frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let (mut frames, mut messages) = (Frames::default(), Vec::new());
+    for piece in pieces {
+        if frames.push(piece).is_err() {
+            break;
+        }
+        while let Ok(Some(message)) = frames.next() {
+            messages.push(message);
+        }
+    }
+    messages
 }
 
 /// The messages of a client stream.
@@ -234,6 +249,18 @@ mod tests {
         let mut frames = Frames::default();
         frames.push(&[1, 0, 0, 0, 0]).unwrap();
         assert!(frames.next().is_err());
+    }
+
+    #[test]
+    fn many_small_frames_take_time_in_proportion() {
+        let mut frames = Frames::default();
+        frames.push(&[LAST, 0, 0, 0, 0].repeat(LARGEST / HEAD)).unwrap();
+        frames.push(&frame(0, &json!({"a": 1}))).unwrap();
+        let begun = std::time::Instant::now();
+        assert_eq!(frames.next().unwrap().unwrap(), b"{\"a\":1}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        frames.push(b"").unwrap();
+        assert!(frames.partial.is_empty());
     }
 
     #[tokio::test]

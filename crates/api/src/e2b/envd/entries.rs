@@ -65,10 +65,25 @@ pub(super) fn view(entry: &Entry, names: &Names) -> Value {
         "modifiedTime": modified.to_string(),
     });
     if let Some(target) = &entry.target {
-        view["symlinkTarget"] = target.clone().into();
+        view["symlinkTarget"] = absolute(&entry.path, target).into();
         view["isSymlink"] = true.into();
     }
     view
+}
+
+/// Where a link leads to, as E2B says it: from the root, whatever the link itself says.
+fn absolute(link: &str, target: &str) -> String {
+    let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let path = if target.starts_with('/') { target.to_owned() } else { format!("{folder}/{target}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 /// The clients drop entries without a type, so a device counts as a file.
@@ -127,6 +142,17 @@ mod tests {
         assert_eq!(permissions(&entry(EntryKind::File, 0o644, None)), "-rw-r--r--");
         assert_eq!(permissions(&entry(EntryKind::Directory, 0o1777, None)), "dtrwxrwxrwx");
         assert_eq!(permissions(&entry(EntryKind::File, 0o777, Some("x"))), "Lrwxrwxrwx");
+    }
+
+    #[test]
+    fn a_link_leads_to_a_path_from_the_root() {
+        for (target, shown) in [("c", "/a/c"), ("../x", "/x"), ("/etc/./hosts", "/etc/hosts"), ("../../..", "/")] {
+            assert_eq!(view(&entry(EntryKind::File, 0o644, Some(target)), &none())["symlinkTarget"], shown);
+        }
+    }
+
+    fn none() -> Names {
+        Names { users: HashMap::new(), groups: HashMap::new() }
     }
 
     #[test]

@@ -1,24 +1,20 @@
 //! File contents over plain HTTP, with the sandbox's token or a signed URL.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderValue, header};
 use axum::routing::get;
-use axum::{Json, Router};
 use sandling_engine::Cause;
 use sandling_protocol::EntryKind;
 use serde_json::Value;
 
 use super::paths::resolve;
+use super::unread_body::UnreadBody;
 use super::upload;
-use crate::app::App;
 use crate::auth::query_value;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
 use crate::file_content::{body, read_part};
-use crate::range::{self, Wanted};
+use crate::prelude::*;
+use crate::range::{self, RequestedRange};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/files", get(read).post(write))
@@ -32,7 +28,7 @@ async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     if entry.kind == EntryKind::Directory {
         return Err(ApiError::bad_request(format!("{path} is a directory")));
     }
-    if let Wanted::Part(part) = range::wanted(&parts.headers) {
+    if let RequestedRange::Part(part) = range::requested(&parts.headers) {
         return read_part(&envd.sandbox, &path, part).await;
     }
     // Kernel files report a size of 0, so their length is unknown before reading.
@@ -56,8 +52,17 @@ async fn write(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Json<Vec<Value>>, ApiError> {
+    let (request, rest) = UnreadBody::of(request);
+    let written = write_files(&app, headers, request).await;
+    if written.is_err() {
+        rest.discard().await;
+    }
+    written
+}
+
+async fn write_files(app: &Arc<App>, headers: HeaderMap, request: Request) -> Result<Json<Vec<Value>>, ApiError> {
     let (parts, body) = request.into_parts();
-    let envd = Envd::of_file(&app, &parts, "write").await?;
+    let envd = Envd::of_file(app, &parts, "write").await?;
     if headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
         return Err(ApiError::bad_request("files have no metadata of their own here; leave it out"));
     }

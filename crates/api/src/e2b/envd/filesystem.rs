@@ -1,11 +1,7 @@
 //! Lists, creates, moves and removes files and directories.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::post;
-use axum::{Json, Router};
 use sandling_engine::Cause;
 use sandling_protocol::EntryKind;
 use serde::Deserialize;
@@ -13,10 +9,8 @@ use serde_json::{Value, json};
 
 use super::entries::{Names, looked_at, view};
 use super::paths::resolve;
-use crate::app::App;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 
 const DEEPEST: u32 = 64;
 

@@ -9,9 +9,11 @@ mod paths;
 mod process;
 mod sample;
 mod start;
+mod unread_body;
 mod upload;
 mod watch;
 
+pub(crate) use connect::split_frames;
 pub(super) use paths::cleaned;
 pub(super) use sample::{Sample, metrics};
 pub(super) use start::Started;

@@ -1,11 +1,7 @@
 //! Running processes: their list, input, signals and terminals.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sandling_engine::{Execution, Sandbox};
@@ -15,11 +11,9 @@ use serde_json::{Value, json};
 
 use super::connect::{Stream, answer, both, refused};
 use super::start::{Input, Pty};
-use crate::app::App;
 use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

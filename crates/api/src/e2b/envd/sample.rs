@@ -1,20 +1,15 @@
 //! The current resource usage of a sandbox, measured inside it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use sandling_engine::{Sandbox, SandboxUsage};
 use sandling_protocol::Usage;
 use serde_json::{Value, json};
 
 use super::paths::lines;
-use crate::app::App;
 use crate::e2b::place::{Place, entered};
-use crate::error::ApiError;
+use crate::prelude::*;
 
 /// The interval over which CPU usage is measured.
 const BETWEEN: Duration = Duration::from_millis(100);

@@ -5,14 +5,11 @@
 //! background processes keep running.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use axum::routing::post;
-use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sandling_engine::{Cause, Execution, Output, RunSpec};
@@ -23,13 +20,11 @@ use serde_json::{Value, json};
 use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
-use crate::app::App;
-use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
 use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 
@@ -221,7 +216,7 @@ async fn follow(
                 out.send(&json!({ "event": { "start": { "pid": pid } } })).await;
             }
             Output::Bytes { part, bytes, .. } => {
-                recorder.heard(&bytes);
+                recorder.record(&bytes);
                 for piece in bytes.chunks(CHUNK) {
                     out.send(&data(part, piece)).await;
                 }

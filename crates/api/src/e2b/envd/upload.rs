@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::header;
 use flate2::write::GzDecoder;
 use http_body_util::BodyExt;
 use sandling_engine::Upload;
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::paths::resolve;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
 use crate::extract::too_slow;
+use crate::prelude::*;
 
 /// An upload that stalls for this long is dropped, and leaves no file.
 const STILL_FOR: Duration = Duration::from_secs(60);

@@ -1,14 +1,11 @@
 //! Watches directories: as a stream, or buffered for clients that poll.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
 use sandling_engine::{Sandbox, Watch};
 use sandling_protocol::{Change, ChangeKind, EntryKind};
 use serde::Deserialize;
@@ -18,11 +15,9 @@ use tokio::task::JoinHandle;
 use super::connect::{Framed, both, patience, ping_every, refused, respond};
 use super::entries::looked_at;
 use super::paths::resolve;
-use crate::app::App;
 use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 
 /// The most changes that are buffered for a polling client. The oldest are dropped first.
 const KEPT: usize = 10_000;
@@ -47,13 +42,13 @@ struct WatchRequest {
 
 /// The watched directory, and how its changes are reported.
 #[derive(Debug, Clone)]
-struct Sight {
+struct WatchedDir {
     top: String,
     recursive: bool,
     include_entry: bool,
 }
 
-impl Sight {
+impl WatchedDir {
     async fn of(envd: &Envd, request: WatchRequest) -> Result<Self, ApiError> {
         let top = resolve(&envd.sandbox, envd.user(), &request.path).await?;
         if envd.sandbox.stat(&top).await?.kind != EntryKind::Directory {
@@ -108,8 +103,8 @@ async fn watch_dir(
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
-        let sight = Sight::of(&envd, request).await?;
-        let mut watch = sight.open(&envd.sandbox).await?;
+        let watched = WatchedDir::of(&envd, request).await?;
+        let mut watch = watched.open(&envd.sandbox).await?;
         out.send(&json!({ "start": {} })).await;
         let watching = async {
             loop {
@@ -117,7 +112,7 @@ async fn watch_dir(
                     Err(_) => out.send(&json!({ "keepalive": {} })).await,
                     Ok(Err(error)) => return Err::<(), _>(ApiError::from(error)),
                     Ok(Ok(change)) => {
-                        if let Some(event) = sight.tell(&envd.sandbox, &change).await {
+                        if let Some(event) = watched.tell(&envd.sandbox, &change).await {
                             out.send(&json!({ "filesystem": event })).await;
                         }
                     }
@@ -139,17 +134,17 @@ fn over(patience: Duration) -> ApiError {
 
 /// Buffers changes for a client that polls.
 pub(in crate::e2b) struct Watcher {
-    sight: Sight,
+    watched: WatchedDir,
     events: Mutex<VecDeque<Value>>,
     task: Mutex<JoinHandle<()>>,
 }
 
 impl Watcher {
-    async fn new(sandbox: &Arc<Sandbox>, sight: Sight) -> Result<Arc<Self>, ApiError> {
-        let watch = sight.open(sandbox).await?;
+    async fn new(sandbox: &Arc<Sandbox>, watched: WatchedDir) -> Result<Arc<Self>, ApiError> {
+        let watch = watched.open(sandbox).await?;
         Ok(Arc::new_cyclic(|watcher| {
             let task = tokio::spawn(gather(watcher.clone(), sandbox.clone(), watch));
-            Self { sight, events: Mutex::default(), task: Mutex::new(task) }
+            Self { watched, events: Mutex::default(), task: Mutex::new(task) }
         }))
     }
 
@@ -158,7 +153,7 @@ impl Watcher {
         if !self.task().is_finished() {
             return Ok(());
         }
-        let watch = self.sight.open(sandbox).await?;
+        let watch = self.watched.open(sandbox).await?;
         *self.task() = tokio::spawn(gather(Arc::downgrade(self), sandbox.clone(), watch));
         Ok(())
     }
@@ -181,7 +176,7 @@ impl Drop for Watcher {
 async fn gather(watcher: std::sync::Weak<Watcher>, sandbox: Arc<Sandbox>, mut watch: Watch) {
     while let Ok(change) = watch.next().await {
         let Some(watcher) = watcher.upgrade() else { return };
-        if let Some(event) = watcher.sight.tell(&sandbox, &change).await {
+        if let Some(event) = watcher.watched.tell(&sandbox, &change).await {
             let mut events = watcher.events();
             if events.len() >= KEPT {
                 events.pop_front();
@@ -201,8 +196,8 @@ async fn create(
         let message = format!("the sandbox has {MOST_WATCHERS} watchers already; remove one");
         return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_watchers", message));
     }
-    let sight = Sight::of(&envd, body.value).await?;
-    let watcher = Watcher::new(&envd.sandbox, sight).await?;
+    let watched = WatchedDir::of(&envd, body.value).await?;
+    let watcher = Watcher::new(&envd.sandbox, watched).await?;
     let name = sandling_service::random::hex::<8>();
     memory(&app).watch(&app, id, &name, watcher);
     Ok(Json(json!({ "watcherId": name })))
@@ -210,12 +205,12 @@ async fn create(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Named {
+struct WatcherId {
     #[serde(alias = "watcher_id")]
     watcher_id: String,
 }
 
-async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
+async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<WatcherId>) -> Result<Json<Value>, ApiError> {
     let watcher = memory(&app).watcher(envd.sandbox.id(), &body.value.watcher_id);
     let watcher = watcher.ok_or_else(|| ApiError::not_found("watcher"))?;
     watcher.mend(&envd.sandbox).await?;
@@ -223,7 +218,7 @@ async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) 
     Ok(Json(json!({ "events": events })))
 }
 
-async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
+async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<WatcherId>) -> Result<Json<Value>, ApiError> {
     let found = memory(&app).unwatch(envd.sandbox.id(), &body.value.watcher_id);
     found.map(|_| Json(json!({}))).ok_or_else(|| ApiError::not_found("watcher"))
 }
@@ -234,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_change_is_named_from_what_is_watched() {
-        let sight = |top: &str| Sight { top: top.to_owned(), recursive: true, include_entry: false };
-        assert_eq!(sight("/home/user").name("/home/user/a/b"), "a/b");
-        assert_eq!(sight("/").name("/a"), "a");
+        let watched = |top: &str| WatchedDir { top: top.to_owned(), recursive: true, include_entry: false };
+        assert_eq!(watched("/home/user").name("/home/user/a/b"), "a/b");
+        assert_eq!(watched("/").name("/a"), "a");
     }
 }

@@ -1,21 +1,16 @@
 //! Contexts: a default one for each language, and those that clients create.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
 use sandling_engine::{ProcessDefaults, Sandbox};
 use sandling_protocol::{ContextInfo, ContextSpec, Language};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::convert::exec::checked_id;
 use crate::e2b::place::Interpreter;
-use crate::error::ApiError;
-use crate::extract::{JsonBody, Parts};
+use crate::prelude::*;
 
 const WORKDIR: &str = "/home/user";
 
@@ -28,14 +23,14 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
 
 /// The supported languages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tongue {
+pub(super) enum CellLanguage {
     Python,
     JavaScript,
     /// Each run is a separate script.
     Bash,
 }
 
-impl Tongue {
+impl CellLanguage {
     pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
         match text.to_ascii_lowercase().as_str() {
             "python" | "python3" => Ok(Self::Python),
@@ -72,7 +67,7 @@ impl Tongue {
 
     /// The language of a default context.
     pub(super) fn of_usual(id: &str) -> Option<Self> {
-        [Self::Python, Self::JavaScript].into_iter().find(|tongue| tongue.usual() == id)
+        [Self::Python, Self::JavaScript].into_iter().find(|cell_language| cell_language.usual() == id)
     }
 }
 
@@ -81,10 +76,10 @@ pub(super) async fn make(
     sandbox: &Sandbox,
     start: &ProcessDefaults,
     id: String,
-    tongue: Tongue,
+    cell_language: CellLanguage,
     cwd: Option<String>,
 ) -> Result<ContextInfo, ApiError> {
-    Ok(sandbox.create_context(spec(sandbox, start, id, tongue, cwd)).await?)
+    Ok(sandbox.create_context(spec(sandbox, start, id, cell_language, cwd)).await?)
 }
 
 /// The settings of a context. As with E2B, code runs as root in the user's home directory.
@@ -92,13 +87,13 @@ pub(super) fn spec(
     sandbox: &Sandbox,
     start: &ProcessDefaults,
     id: String,
-    tongue: Tongue,
+    cell_language: CellLanguage,
     cwd: Option<String>,
 ) -> ContextSpec {
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| start.workdir.clone());
     ContextSpec {
         id,
-        language: tongue.language(),
+        language: cell_language.language(),
         cwd: Some(cwd.unwrap_or_else(|| WORKDIR.to_owned())),
         env: BTreeMap::from([("E2B_SANDBOX_ID".to_owned(), sandbox.id().compact())]),
         user: None,
@@ -113,13 +108,13 @@ struct ContextRequest {
 }
 
 async fn create(interpreter: Interpreter, body: JsonBody<ContextRequest>) -> Result<Json<Value>, ApiError> {
-    let tongue = Tongue::parse(body.value.language.as_deref().unwrap_or("python"))?;
-    if tongue == Tongue::Bash {
+    let cell_language = CellLanguage::parse(body.value.language.as_deref().unwrap_or("python"))?;
+    if cell_language == CellLanguage::Bash {
         let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";
         return Err(ApiError::bad_request(message));
     }
     let (start, id) = (&interpreter.settings.start, sandling_service::random::hex::<16>());
-    let info = make(&interpreter.sandbox, start, id, tongue, body.value.cwd).await?;
+    let info = make(&interpreter.sandbox, start, id, cell_language, body.value.cwd).await?;
     Ok(Json(view(&info)))
 }
 
@@ -131,12 +126,13 @@ fn view(info: &ContextInfo) -> Value {
 /// The list always includes the default contexts, even before their first use.
 async fn list(interpreter: Interpreter) -> Result<Json<Vec<Value>>, ApiError> {
     let made = interpreter.sandbox.list_contexts().await?;
-    let missing = [Tongue::Python, Tongue::JavaScript].into_iter().filter(|tongue| {
-        let usual = tongue.usual();
+    let missing = [CellLanguage::Python, CellLanguage::JavaScript].into_iter().filter(|cell_language| {
+        let usual = cell_language.usual();
         made.iter().all(|info| info.id != usual)
     });
     let cwd = interpreter.settings.start.workdir.as_deref().unwrap_or(WORKDIR);
-    let usual = missing.map(|tongue| json!({ "id": tongue.usual(), "language": tongue.name(), "cwd": cwd }));
+    let usual = missing
+        .map(|cell_language| json!({ "id": cell_language.usual(), "language": cell_language.name(), "cwd": cwd }));
     Ok(Json(usual.chain(made.iter().map(view)).collect()))
 }
 
@@ -149,7 +145,7 @@ async fn restart(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<S
     let id = known(id)?;
     // A default context that was never used needs no restart.
     match interpreter.sandbox.restart_context(&id).await.map_err(ApiError::from) {
-        Err(error) if error.status == StatusCode::NOT_FOUND && Tongue::of_usual(&id).is_some() => {}
+        Err(error) if error.status == StatusCode::NOT_FOUND && CellLanguage::of_usual(&id).is_some() => {}
         other => drop(other?),
     }
     Ok(StatusCode::NO_CONTENT)

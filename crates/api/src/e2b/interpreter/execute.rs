@@ -1,29 +1,22 @@
 //! Runs code, one cell at a time in each context.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use axum::routing::post;
-use axum::{Extension, Router};
 use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::contexts::{Tongue, known, make, spec};
+use super::contexts::{CellLanguage, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
-use crate::app::App;
-use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
-use crate::e2b::gone::lost;
-use crate::e2b::memory::memory;
+use crate::e2b::gone::{is_gone, lost};
 use crate::e2b::place::{Interpreter, Runner};
-use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::text::Decoder;
 
@@ -58,16 +51,16 @@ async fn execute(
         (Some(_), Some(_)) => return Err(ApiError::bad_request("give a context or a language, not both")),
         (Some(id), None) => (find(&sandbox, &settings.start, id).await?, None),
         (None, language) => {
-            let tongue = Tongue::parse(language.as_deref().unwrap_or("python"))?;
-            if tongue == Tongue::Bash {
+            let cell_language = CellLanguage::parse(language.as_deref().unwrap_or("python"))?;
+            if cell_language == CellLanguage::Bash {
                 app.engine.before(&sandbox, Cause::Exec, &code).await?;
                 return Ok(script(&app, &request, &sandbox, &settings.start, code, env));
             }
-            (tongue.usual(), Some(spec(&sandbox, &settings.start, tongue.usual(), tongue, None)))
+            (cell_language.usual(), Some(spec(&sandbox, &settings.start, cell_language.usual(), cell_language, None)))
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
-    let lane = memory(&app).lane(sandbox.id(), &id);
+    let lane = app.cell_lanes.lane(sandbox.id(), &id);
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {
@@ -93,11 +86,8 @@ async fn execute(
             };
             follow(&sandbox, &spec.context, cell, &lines, recorder).await
         };
-        if let Err(error) = ran.await {
-            let error = lost(&sandbox, error).await;
-            lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
-        }
-        lines.send(&json!({ "type": "end_of_execution" })).await;
+        let ended = ran.await;
+        finish(&sandbox, &lines, ended).await;
     }))
 }
 
@@ -108,8 +98,8 @@ async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<
         return Ok(id);
     }
     let missing = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("Context {id} not found"));
-    let tongue = Tongue::of_usual(&id).ok_or_else(missing)?;
-    Ok(make(sandbox, start, id.clone(), tongue, None).await?.id)
+    let cell_language = CellLanguage::of_usual(&id).ok_or_else(missing)?;
+    Ok(make(sandbox, start, id.clone(), cell_language, None).await?.id)
 }
 
 async fn follow(
@@ -133,23 +123,23 @@ async fn follow(
         };
         match output {
             CellOutput::Stdout(bytes) => {
-                recorder.heard(&bytes);
+                recorder.record(&bytes);
                 lines.output("stdout", stdout.push(&bytes)).await;
             }
             CellOutput::Stderr(bytes) => {
-                recorder.heard(&bytes);
+                recorder.record(&bytes);
                 lines.output("stderr", stderr.push(&bytes)).await;
             }
             CellOutput::Value(bundle) => {
-                recorder.heard_result(&bundle);
+                recorder.record_result(&bundle);
                 lines.send(&result::line(bundle, true)).await;
             }
             CellOutput::Result(bundle) => {
-                recorder.heard_result(&bundle);
+                recorder.record_result(&bundle);
                 lines.send(&result::line(bundle, false)).await;
             }
             CellOutput::Done(report) => {
-                recorder.heard_end(&report);
+                recorder.record_error(&report);
                 lines.output("stdout", stdout.finish()).await;
                 lines.output("stderr", stderr.finish()).await;
                 tell_end(lines, &report).await;
@@ -205,12 +195,21 @@ fn script(
     };
     let sandbox = sandbox.clone();
     respond(app.closing(), move |lines| async move {
-        if let Err(error) = run_script(&sandbox, spec, &lines, recorder).await {
-            let error = lost(&sandbox, error).await;
-            lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
-        }
-        lines.send(&json!({ "type": "end_of_execution" })).await;
+        let ended = run_script(&sandbox, spec, &lines, recorder).await;
+        finish(&sandbox, &lines, ended).await;
     })
+}
+
+/// Ends the response. If the sandbox was killed, expired or was paused meanwhile, the response breaks off.
+async fn finish(sandbox: &Sandbox, lines: &Lines, ended: Result<(), ApiError>) {
+    if let Err(error) = ended {
+        let error = lost(sandbox, error).await;
+        if is_gone(&error) {
+            return lines.break_off().await;
+        }
+        lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
+    }
+    lines.send(&json!({ "type": "end_of_execution" })).await;
 }
 
 async fn run_script(
@@ -233,7 +232,7 @@ async fn run_script(
         };
         match output {
             Output::Bytes { part, bytes, .. } => {
-                recorder.heard(&bytes);
+                recorder.record(&bytes);
                 match part {
                     Part::Stderr => lines.output("stderr", stderr.push(&bytes)).await,
                     _ => lines.output("stdout", stdout.push(&bytes)).await,

@@ -1,7 +1,6 @@
 //! A run's response: one JSON object per line, streamed. There are no blank lines and only ASCII characters, because
 //! the clients decode each network chunk separately.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -18,12 +17,17 @@ const WAITING: usize = 16;
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
-pub(super) struct Lines(mpsc::Sender<Bytes>);
+pub(super) struct Lines(mpsc::Sender<Result<Bytes, BrokenOff>>);
+
+/// The response ends without its last part, so that the client notices.
+#[derive(Debug, thiserror::Error)]
+#[error("the sandbox was lost")]
+pub(super) struct BrokenOff;
 
 impl Lines {
     pub(super) async fn send(&self, line: &Value) {
         // The client may have disconnected; `gone` reports that.
-        let _ = self.0.send((ascii_json(line) + "\n").into()).await;
+        let _ = self.0.send(Ok((ascii_json(line) + "\n").into())).await;
     }
 
     pub(super) async fn output(&self, kind: &str, text: String) {
@@ -35,6 +39,12 @@ impl Lines {
 
     pub(super) async fn error(&self, name: &str, value: &str, traceback: &str) {
         self.send(&json!({ "type": "error", "name": name, "value": value, "traceback": traceback })).await;
+    }
+
+    /// Closes the connection in the middle of the response. The clients then ask whether the sandbox still runs, and raise
+    /// an error that says that it does not. A line with an error would look like code that failed.
+    pub(super) async fn break_off(&self) {
+        let _ = self.0.send(Err(BrokenOff)).await;
     }
 
     /// Waits until the client disconnects.
@@ -59,8 +69,8 @@ where
     let lines = futures_util::stream::poll_fn(move |context| waiting.poll_recv(context));
     let lines = futures_util::stream::unfold(Box::pin(lines), |mut lines| async move {
         let next = tokio::time::timeout(PING_EVERY, lines.next()).await;
-        let line = next.unwrap_or(Some(Bytes::from_static(b"{\"type\":\"keepalive\"}\n")))?;
-        Some((Ok::<_, Infallible>(line), lines))
+        let line = next.unwrap_or(Some(Ok(Bytes::from_static(b"{\"type\":\"keepalive\"}\n"))))?;
+        Some((line, lines))
     });
     let kind = HeaderValue::from_static("application/x-ndjson");
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(lines)).into_response()

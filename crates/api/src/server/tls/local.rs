@@ -16,10 +16,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType, date_time_ymd,
 };
+use sandling_network::is_certificate_of;
 
 use super::acceptor::Tls;
 use super::files::TlsError;
 
+/// The authority's name. A stored certificate is not parsed, so every authority must have this name.
+const COMMON_NAME: &str = "Sandling local authority";
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Clocks of clients differ.
 const BEFORE_DAYS: i32 = 2;
@@ -74,14 +77,17 @@ impl LocalCertificate {
     fn authority(&self) -> Result<Issuer<'static, KeyPair>, TlsError> {
         let (path, key_path) = (self.authority_certificate(), self.directory.join("ca.key"));
         let failed = |source| TlsError::Authority { path: path.clone(), source };
-        if let (Ok(certificate), Ok(key)) = (fs::read_to_string(&path), fs::read_to_string(&key_path)) {
-            let key = KeyPair::from_pem(&key).map_err(failed)?;
-            return Issuer::from_ca_cert_pem(&certificate, key).map_err(failed);
-        }
         let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(DnType::CommonName, "Sandling local authority");
+        params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+        if let (Ok(certificate), Ok(key)) = (fs::read_to_string(&path), fs::read_to_string(&key_path)) {
+            let key = KeyPair::from_pem(&key).map_err(failed)?;
+            if !is_certificate_of(&certificate, &key, COMMON_NAME) {
+                return Err(failed(rcgen::Error::CouldNotParseCertificate));
+            }
+            return Ok(Issuer::new(params, key));
+        }
         set_validity(&mut params, AUTHORITY_DAYS);
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.self_signed(&key).map_err(failed)?;

@@ -79,11 +79,28 @@ impl Task<'_> {
             let files = result::counted(project.files() as u64, "file");
             self.view.note(&format!("copied {files} from {} to /workspace", project.root().display()));
         }
-        let Some(setup) = &self.options.setup else { return Ok(()) };
-        self.view.note(&format!("setup: {setup}"));
-        let ran = self.command(toolbox, setup).await?;
-        if ran.exit_code != Some(0) {
-            bail!("the setup failed:\n{}", ran.text);
+        if let Some(setup) = &self.options.setup {
+            self.view.note(&format!("setup: {setup}"));
+            let ran = self.command(toolbox, setup).await?;
+            if ran.exit_code != Some(0) {
+                bail!("the setup failed:\n{}", ran.text);
+            }
+        }
+        self.try_check(toolbox).await
+    }
+
+    /// Runs the check once before the model costs anything. A check that cannot run would judge every attempt wrongly.
+    async fn try_check(&self, toolbox: &Toolbox) -> anyhow::Result<()> {
+        let Some(check) = &self.options.check else { return Ok(()) };
+        let ran = self.command(toolbox, check).await?;
+        match ran.exit_code {
+            Some(code @ (126 | 127)) => bail!(
+                "the check cannot run in the sandbox (exit code {code}), so no request was sent to the model; install what \
+                 it needs with --setup, or use another --template or --image:\n{}",
+                ran.text
+            ),
+            Some(0) => self.view.note("check: passes already, before the first attempt"),
+            _ => self.view.note("check: fails before the first attempt"),
         }
         Ok(())
     }
@@ -172,7 +189,7 @@ fn transcript(options: &Agent) -> anyhow::Result<(Transcript, PathBuf)> {
         None => {
             let home = Home::from_environment()
                 .context("neither SANDLING_HOME nor HOME is set; set one, or use --transcript")?;
-            let directory = home.root().join("transcripts");
+            let directory = home.transcripts();
             std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
             let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
             directory.join(format!("{now}-{}.jsonl", std::process::id()))

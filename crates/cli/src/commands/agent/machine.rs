@@ -10,12 +10,15 @@ use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
-use crate::commands::{REMOVE_TIMEOUT, remove_sandbox};
+use crate::commands::{REMOVE_TIMEOUT, image, remove_sandbox};
 use crate::options::Agent;
 use crate::outcome;
 
 /// Extra lifetime for setup, checks and copying the changes back.
 const TTL_SLACK_SECONDS: u64 = 1800;
+
+/// The headers in which clients of models send their key.
+const KEY_PLACEMENTS: [&str; 2] = ["header Authorization: Bearer", "header x-api-key"];
 
 pub struct Machine {
     client: Arc<Client>,
@@ -32,7 +35,11 @@ impl Machine {
         for stale in keys::stale(&client).await.unwrap_or_default() {
             remove_secret(&client, &stale).await;
         }
-        let key = SetSecret { value: engine.key().to_owned(), hosts: vec![engine.host().to_owned()] };
+        let key = SetSecret {
+            value: engine.key().to_owned(),
+            hosts: vec![engine.host().to_owned()],
+            placements: Some(KEY_PLACEMENTS.map(str::to_owned).to_vec()),
+        };
         client.put::<Value>(&secret_path(engine.secret()), &key).await?;
         match Self::with(client.clone(), options, Some(engine)).await {
             Ok(machine) => Ok(machine),
@@ -49,14 +56,19 @@ impl Machine {
             Some(_) => ("agent", options.budget.max_time),
             None => ("base", options.budget.command_timeout),
         };
+        let mut machine = options.machine.request()?;
+        if let (Some(engine), Some(network)) = (engine, &mut machine.network) {
+            allow_model(network, engine);
+        }
         let request = CreateSandbox {
-            template: Some(options.template.clone().unwrap_or_else(|| usual.to_owned())),
+            template: options.image.is_none().then(|| options.template.clone().unwrap_or_else(|| usual.to_owned())),
+            image: options.image.clone(),
             ttl_seconds: Some(options.budget.max_time.saturating_add(TTL_SLACK_SECONDS)),
             labels: Some([("made-by".to_owned(), "agent".to_owned())].into()),
-            network: engine.map(network),
-            ..CreateSandbox::default()
+            ..machine
         };
-        let made: Sandbox = client.post("/v1/sandboxes", &request).await?;
+        let creating = client.post::<Sandbox>("/v1/sandboxes", &request);
+        let made = image::with_progress(&client, options.image.as_deref(), creating).await?;
         let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };
@@ -75,13 +87,10 @@ impl Machine {
     }
 }
 
-/// Allows only the model's server.
-fn network(engine: &Engine) -> NetworkRequest {
-    NetworkRequest {
-        allow: Some(vec![engine.allowed()]),
-        secrets: Some(vec![engine.secret().to_owned()]),
-        ..NetworkRequest::default()
-    }
+/// Allows the model's server, besides what the options allow.
+fn allow_model(network: &mut NetworkRequest, engine: &Engine) {
+    network.allow.get_or_insert_default().push(engine.allowed());
+    network.secrets.get_or_insert_default().push(engine.secret().to_owned());
 }
 
 fn secret_path(name: &str) -> String {

@@ -9,6 +9,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 
 use super::PARALLEL_FILES;
+use super::archive;
 use super::local::{self, NewFile};
 use super::progress::Progress;
 use super::remote::{Remote, absolute, name};
@@ -97,12 +98,17 @@ async fn receive(
 }
 
 async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -> anyhow::Result<()> {
-    let entries = remote.walk(source).await?;
-    let progress = Progress::new(Some(entries.iter().filter(|entry| entry.mode == "f").map(|entry| entry.size).sum()));
     // The target itself may be a symbolic link of the user; entries below it may not.
     if !target.is_dir() {
         local::directory(target, mode(found))?;
     }
+    let received = Progress::new(None);
+    if archive::receive(remote, source, target, &received).await? {
+        received.done();
+        return Ok(());
+    }
+    let entries = remote.walk(source).await?;
+    let progress = Progress::new(Some(entries.iter().filter(|entry| entry.mode == "f").map(|entry| entry.size).sum()));
     let (mut files, mut links) = (Vec::new(), Vec::new());
     for entry in &entries {
         let path = local::below(target, relative(source, &entry.path))?;

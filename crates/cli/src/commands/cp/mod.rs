@@ -1,10 +1,11 @@
 //! `sandling cp`: copies files and directories to and from a sandbox.
 //!
-//! Directories are copied file by file, so this needs only the file routes and holds nothing in memory.
+//! A directory is copied as one tar stream. If the sandbox has no tar, it is copied file by file.
 
+mod archive;
 mod command;
 mod download;
-mod local;
+pub mod local;
 mod progress;
 mod remote;
 mod upload;

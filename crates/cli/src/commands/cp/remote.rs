@@ -10,7 +10,7 @@ use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::client::{Client, ClientError, Entry, Listing, query};
+use crate::client::{Body, Client, ClientError, Entry, Listing, query};
 use crate::outcome::Failure;
 
 /// The base of relative paths, and the directory in which commands start.
@@ -89,6 +89,18 @@ impl<'a> Remote<'a> {
 
     pub async fn read(&self, path: &str) -> Result<Incoming, ClientError> {
         let route = self.path("fs", &[("path", Some(path.to_owned()))]);
+        Ok(self.client.get_raw(&route).await?.into_body())
+    }
+
+    /// Unpacks a tar into a directory, which is created.
+    pub async fn write_archive(&self, directory: &str, body: Body) -> Result<(), ClientError> {
+        let route = self.path("fs/tar", &[("path", Some(directory.to_owned()))]);
+        self.client.send(Method::PUT, &route, body).await
+    }
+
+    /// A directory as a tar.
+    pub async fn read_archive(&self, directory: &str) -> Result<Incoming, ClientError> {
+        let route = self.path("fs/tar", &[("path", Some(directory.to_owned()))]);
         Ok(self.client.get_raw(&route).await?.into_body())
     }
 

@@ -14,6 +14,7 @@ use tokio_util::io::ReaderStream;
 use walkdir::WalkDir;
 
 use super::PARALLEL_FILES;
+use super::archive::{self, Upload};
 use super::progress::Progress;
 use super::remote::{Remote, absolute, join, name};
 use crate::outcome::Failure;
@@ -29,11 +30,19 @@ pub async fn upload(remote: &Remote<'_>, source: &Path, destination: &str) -> an
     let target = target(remote, source, &metadata, destination).await?;
     let mut plan = Plan::default();
     if metadata.is_dir() {
-        plan.add_tree(source, &target)?
+        plan.add_tree(source, &target)?;
     } else {
-        plan.add_file(source, &metadata, target)
+        plan.add_file(source, &metadata, target.clone());
     }
-    plan.run(remote).await
+    let progress = Progress::new(Some(plan.bytes));
+    for path in &plan.skipped {
+        progress.note(&format!("skipped {}: not a file, directory or symbolic link", path.display()));
+    }
+    if !metadata.is_dir() || !archive::send(remote, &target, plan.entries(&target), &progress).await? {
+        plan.run(remote, &progress).await?;
+    }
+    progress.done();
+    Ok(())
 }
 
 async fn stdin(remote: &Remote<'_>, destination: &str) -> anyhow::Result<()> {
@@ -131,20 +140,33 @@ impl Plan {
         self.bytes += metadata.len();
     }
 
-    async fn run(self, remote: &Remote<'_>) -> anyhow::Result<()> {
-        let progress = Progress::new(Some(self.bytes));
-        for path in &self.skipped {
-            progress.note(&format!("skipped {}: not a file, directory or symbolic link", path.display()));
-        }
+    /// The entries of an archive that is unpacked into `target`.
+    fn entries(&self, target: &str) -> Vec<Upload> {
+        let name = |path: &str| match path.strip_prefix(target).unwrap_or(path).trim_matches('/') {
+            "" => ".".to_owned(),
+            below => below.to_owned(),
+        };
+        let directories =
+            self.directories.iter().map(|(path, mode)| Upload::Directory { name: name(path), mode: *mode });
+        let files = self.files.iter().map(|file| Upload::File {
+            name: name(&file.target),
+            mode: file.mode,
+            source: file.source.clone(),
+        });
+        let links = self.links.iter().map(|(target, path)| Upload::Link { name: name(path), target: target.clone() });
+        directories.chain(files).chain(links).collect()
+    }
+
+    /// Copies everything file by file.
+    async fn run(self, remote: &Remote<'_>, progress: &Progress) -> anyhow::Result<()> {
         for (path, mode) in &self.directories {
             remote.make_dir(path, *mode).await.with_context(|| path.clone())?;
         }
-        let files = futures_util::stream::iter(&self.files).map(|file| file.send(remote, &progress));
+        let files = futures_util::stream::iter(&self.files).map(|file| file.send(remote, progress));
         files.buffer_unordered(PARALLEL_FILES).try_collect::<()>().await?;
         if !self.links.is_empty() {
             remote.link(&self.links).await?;
         }
-        progress.done();
         Ok(())
     }
 }

@@ -7,25 +7,53 @@ use anyhow::{Context, bail};
 use sandling_engine::scan::{self, Finding};
 use sandling_protocol::Language;
 
+use super::files::{self, Files};
+use super::launch::{FileKind, Launch};
 use crate::options::Run;
 
 /// Maximum size of the code; larger input is probably data.
 const MAX_CODE: u64 = 1024 * 1024;
 
 pub struct Code {
-    pub text: String,
-    pub language: Language,
     pub template: String,
+    /// The image in a registry that the sandbox comes from, instead of the template.
+    pub image: Option<String>,
     pub advice: Vec<Finding>,
+    pub launch: Launch,
+    pub files: Option<Files>,
 }
 
 impl Code {
     pub fn read(options: &Run) -> anyhow::Result<Self> {
-        let (text, language) = (read(options)?, language(options));
+        let text = read(options)?;
+        let (language, launch, files) = match options.file.as_deref().filter(|path| *path != Path::new("-")) {
+            Some(script) => in_place(options, script, &text)?,
+            None => {
+                let language = options.language.unwrap_or(Language::Python);
+                (language, Launch::Code { language, text: text.clone() }, Files::of(options, None)?)
+            }
+        };
         let advice = if options.scan { scan::scan(language, &text) } else { Vec::new() };
         let template = options.template.clone().unwrap_or_else(|| default_template(language).to_owned());
-        Ok(Self { text, language, template, advice })
+        Ok(Self { template, image: None, advice, launch, files })
     }
+
+    /// The working directory, if the code has files.
+    pub fn cwd(&self) -> Option<String> {
+        self.files.as_ref().map(|files| files.cwd.display().to_string())
+    }
+}
+
+/// A script runs under its own path, with its siblings.
+fn in_place(options: &Run, script: &Path, text: &str) -> anyhow::Result<(Language, Launch, Option<Files>)> {
+    let kind = FileKind::of(script, text, options.language)?;
+    let path = files::absolute(script)?;
+    let mut files = Files::of(options, Some(script))?;
+    if let (FileKind::Executable, Some(files)) = (kind, &mut files) {
+        files.make_executable(&path);
+    }
+    let launch = kind.launch(&path.display().to_string(), &script.display().to_string(), &options.args);
+    Ok((kind.language(), launch, files))
 }
 
 /// The smallest template that has the language.
@@ -59,15 +87,4 @@ fn read(options: &Run) -> anyhow::Result<String> {
         bail!("the code is longer than {MAX_CODE} bytes; put data in separate files");
     }
     String::from_utf8(code).ok().context("the code is not UTF-8 text; put binary data in separate files")
-}
-
-fn language(options: &Run) -> Language {
-    if let Some(language) = options.language {
-        return language;
-    }
-    match options.file.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str()) {
-        Some("js" | "mjs" | "cjs") => Language::Node,
-        Some("sh" | "bash") => Language::Bash,
-        _ => Language::Python,
-    }
 }

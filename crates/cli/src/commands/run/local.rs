@@ -7,27 +7,30 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{IntoEngine, IntoWire, network_spec};
 use sandling_engine::{
-    CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
+    CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunLimits, RunSpec, Sandbox,
+    StreamSender,
 };
 use sandling_protocol::{Part, Program, Stdin};
+use sandling_service::inherit_process_defaults;
 use sandling_wire::ModeName;
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
+use super::guest::Guest;
+use super::launch::Launch;
 use super::refused::refused;
 use super::report::Report;
 use crate::client::Stream;
-use crate::commands::open_engine_with;
+use crate::commands::{image, open_engine_with, setup};
 use crate::follow::{ReceivedSignal, Signals};
 use crate::options::{Common, Run};
 use crate::outcome;
 
-/// The sandbox's TTL beyond the code's timeout, in case this process is killed.
-pub const TTL_SLACK: Duration = Duration::from_secs(60);
 /// After a signal, wait this long for a sandbox that is being created. Only baking a template takes longer.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
+    setup::install_missing_packages(setup::Purpose::RunMachines)?;
     // Catch signals from the start, so that a sandbox that is being created is also removed.
     let mut signals = Signals::catch().context("cannot install signal handlers")?;
     let engine = open_engine_with(common, options.operator.config()?).await?;
@@ -43,7 +46,21 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
         }
     };
     let made = sandbox.info().into_wire();
-    let report = execute(&sandbox, options, code, &mut signals).await;
+    let prepared = tokio::select! {
+        prepared = Guest::Local(&sandbox).prepare(options, code.files.as_ref()) => prepared,
+        caught = signals.end() => {
+            engine.close().await;
+            return interrupted_by(caught);
+        }
+    };
+    let report = match prepared {
+        Ok(()) => execute(&sandbox, options, code, &mut signals).await,
+        Err(error) => Err(error),
+    };
+    let brought_back = match &report {
+        Ok(_) => Guest::Local(&sandbox).bring_back(options, code.files.as_ref()).await,
+        Err(_) => Ok(()),
+    };
     let learned = (options.machine.network.network == Some(ModeName::Learn)).then(|| sandbox.learned_policy());
     let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(IntoWire::into_wire);
     let refused = refused(decisions.filter_map(|view| serde_json::from_value(serde_json::to_value(view).ok()?).ok()));
@@ -52,10 +69,11 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     }
     engine.close().await;
     let mut report = report?;
+    brought_back?;
     report.learned = learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect());
     report.refused = refused;
     report.sandbox = serde_json::to_value(made)?;
-    Ok(Done::Ran(report))
+    Ok(Done::Ran(Box::new(report)))
 }
 
 fn interrupted_by(caught: ReceivedSignal) -> anyhow::Result<Done> {
@@ -72,20 +90,29 @@ async fn create(
     code: &Code,
     signals: &mut Signals,
 ) -> anyhow::Result<(Arc<Sandbox>, Option<ReceivedSignal>)> {
-    let spec = CreateSpec {
+    let mut caught = None;
+    let mut spec = CreateSpec {
         template: code.template.clone(),
         vcpus: options.machine.cpus,
         memory_mib: options.machine.memory,
         disk_mib: options.machine.disk,
         pids: options.machine.pids,
         volumes: options.machine.volumes.iter().cloned().map(IntoEngine::into_engine).collect(),
-        ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
+        ttl: Some(Duration::from_secs(options.ttl_seconds())),
         workspace: DEFAULT_WORKSPACE.to_owned(),
-        network: network_spec(options.machine.network.request()?)?,
+        network: network_spec(options.create_request()?.network.unwrap_or_default())?,
         ..CreateSpec::default()
     };
-    let mut creating = std::pin::pin!(engine.create(spec));
-    let mut caught = None;
+    let settings = options.images.settings()?;
+    let mut creating = std::pin::pin!(async {
+        if let Some(reference) = &code.image {
+            spec.template = image::template(engine, settings, reference).await?;
+        } else {
+            setup::build_if_missing(engine, &spec.template).await?;
+        }
+        inherit_process_defaults(engine, &mut spec)?;
+        anyhow::Ok(engine.create(spec).await?)
+    });
     loop {
         let give_up = tokio::select! {
             created = &mut creating => return Ok((created?, caught)),
@@ -100,14 +127,26 @@ async fn create(
 
 /// Runs the code and forwards stdin, output and signals.
 async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &mut Signals) -> anyhow::Result<Report> {
-    let spec = RunSpec {
-        code: code.text.clone().into_bytes(),
+    let (program, text) = match &code.launch {
+        Launch::Code { language, text } => {
+            (Program::Code { language: *language, args: options.args.clone() }, text.clone())
+        }
+        Launch::Program(args) => (Program::Argv(args.clone()), String::new()),
+    };
+    let mut spec = RunSpec {
+        code: text.into_bytes(),
+        cwd: code.cwd(),
         env: options.env.iter().cloned().collect(),
         timeout: Some(Duration::from_secs(options.timeout)),
         output_limit: options.output_limit,
+        limits: RunLimits {
+            cpu: options.limits.cpu_time.map(Duration::from_secs),
+            disk_bytes: options.limits.disk_limit.map(|mib| u64::from(mib) << 20),
+        },
         stdin: if reads_stdin(options) { Stdin::Open } else { Stdin::Closed },
-        ..RunSpec::new(Program::Code { language: code.language, args: options.args.clone() })
+        ..RunSpec::new(program)
     };
+    sandbox.info().settings.process.fill(&mut spec);
     let mut execution = sandbox.run(spec)?;
     if reads_stdin(options) {
         forward_stdin(execution.stdin());

@@ -2,6 +2,10 @@
 
 mod code;
 mod command;
+mod files;
+mod guest;
+mod interactive;
+mod launch;
 mod local;
 mod refused;
 mod remote;

@@ -7,11 +7,13 @@ use serde_json::Value;
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
-use super::local::TTL_SLACK;
+use super::guest::Guest;
+use super::launch::Launch;
 use super::refused::refused;
 use super::report::Report;
 use crate::client::{Client, ClientError, field, read};
 use crate::commands::decision::Decision;
+use crate::commands::image;
 use crate::commands::remove_sandbox;
 use crate::follow::{AttachedCommand, End, OnTerminate, ReceivedSignal, Signals, StdinSource};
 use crate::options::Run;
@@ -26,7 +28,11 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
     report.sandbox = sandbox;
     let end = match caught {
         Some(caught) => Ok(End::Detached(caught)),
-        None => execute(client, &id, options, code, &mut signals, &mut report).await,
+        None => prepared_and_run(client, &id, options, code, &mut signals, &mut report).await,
+    };
+    let brought_back = match &end {
+        Ok(End::Ended(_)) => Guest::Remote { client, id: &id }.bring_back(options, code.files.as_ref()).await,
+        _ => Ok(()),
     };
     let network = format!("/v1/sandboxes/{id}/network");
     if options.machine.network.network == Some(ModeName::Learn) {
@@ -37,14 +43,16 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
     let mut decisions: Value = client.get(&format!("{network}/events?tail=1000")).await.unwrap_or_default();
     report.refused = read(decisions["events"].take()).map_or_else(|_| Vec::new(), |kept: Vec<Decision>| refused(kept));
     remove_sandbox(client, &id).await;
-    match end? {
+    let end = end?;
+    brought_back?;
+    match end {
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),
         End::GuestDied(why) => report.guest_died(&why, options),
         End::OutputClosed => bail!("stdout is closed"),
         End::Detached(ReceivedSignal::Terminate) => bail!("terminated"),
         End::Detached(_) | End::Escaped => return Ok(Done::Interrupted(outcome::INTERRUPTED)),
     }
-    Ok(Done::Ran(report))
+    Ok(Done::Ran(Box::new(report)))
 }
 
 /// Creates the sandbox. Also returns a signal that arrived meanwhile.
@@ -55,11 +63,13 @@ async fn create(
     signals: &mut Signals,
 ) -> anyhow::Result<(Value, Option<ReceivedSignal>)> {
     let request = CreateSandbox {
-        template: Some(code.template.clone()),
-        ttl_seconds: Some(options.timeout + TTL_SLACK.as_secs()),
-        ..options.machine.request()?
+        template: code.image.is_none().then(|| code.template.clone()),
+        image: code.image.clone(),
+        ttl_seconds: Some(options.ttl_seconds()),
+        ..options.create_request()?
     };
-    let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &request));
+    let creating = client.post::<Value>("/v1/sandboxes", &request);
+    let mut creating = std::pin::pin!(image::with_progress(client, code.image.as_deref(), creating));
     let mut caught = None;
     loop {
         tokio::select! {
@@ -76,6 +86,22 @@ async fn create(
 #[error("{}", outcome::chain(.0))]
 pub struct NothingRan(pub ClientError);
 
+/// Copies the files, and then runs the code. A signal that arrives meanwhile ends both.
+async fn prepared_and_run(
+    client: &Client,
+    id: &str,
+    options: &Run,
+    code: &Code,
+    signals: &mut Signals,
+    report: &mut Report,
+) -> anyhow::Result<End> {
+    tokio::select! {
+        prepared = Guest::Remote { client, id }.prepare(options, code.files.as_ref()) => prepared?,
+        caught = signals.end() => return Ok(End::Detached(caught)),
+    }
+    execute(client, id, options, code, signals, report).await
+}
+
 async fn execute(
     client: &Client,
     sandbox: &str,
@@ -85,14 +111,23 @@ async fn execute(
     report: &mut Report,
 ) -> anyhow::Result<End> {
     let reads_stdin = reads_stdin(options);
+    let program = match &code.launch {
+        Launch::Code { language, text } => ExecRequest {
+            code: Some(text.clone()),
+            language: Some((*language).into_wire()),
+            args: Some(options.args.clone()).filter(|args| !args.is_empty()),
+            ..ExecRequest::default()
+        },
+        Launch::Program(args) => ExecRequest { args: Some(args.clone()), ..ExecRequest::default() },
+    };
     let run = ExecRequest {
-        code: Some(code.text.clone()),
-        language: Some(code.language.into_wire()),
-        args: Some(options.args.clone()).filter(|args| !args.is_empty()),
+        cwd: code.cwd(),
         env: Some(options.env.iter().cloned().collect()),
         timeout_seconds: Some(options.timeout as f64),
         output_limit: Some(options.output_limit),
-        ..ExecRequest::default()
+        cpu_seconds: options.limits.cpu_time.map(|seconds| seconds as f64),
+        disk_limit_mb: options.limits.disk_limit,
+        ..program
     };
     let start = SessionStart { run, terminal: None, closed_stdin: Some(!reads_stdin), scan: Some(options.scan) };
     let stdin = if reads_stdin { StdinSource::Stdin } else { StdinSource::Nothing };

@@ -12,6 +12,9 @@ use crate::client::Stream;
 use crate::options::Run;
 use crate::{outcome, show};
 
+/// How much of stderr is searched for a missing module.
+const STDERR_END: usize = 2048;
+
 /// What `--json` prints.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
@@ -19,6 +22,9 @@ pub struct Report {
     stdout: Vec<u8>,
     #[serde(serialize_with = "lossy")]
     stderr: Vec<u8>,
+    /// The end of what was printed to stderr.
+    #[serde(skip)]
+    stderr_end: Vec<u8>,
     exit_code: u8,
     /// `exited`, `signalled`, `timeout`, `out_of_memory`, `output_limit` or `guest_died`.
     reason: String,
@@ -42,6 +48,11 @@ fn lossy<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::
 impl Report {
     /// Handles output of the code: collects it with `--json`, otherwise prints it.
     pub fn print(&mut self, stream: Stream, bytes: &[u8], options: &Run) -> io::Result<()> {
+        if stream == Stream::Stderr {
+            self.stderr_end.extend_from_slice(bytes);
+            let surplus = self.stderr_end.len().saturating_sub(STDERR_END);
+            self.stderr_end.drain(..surplus);
+        }
         match (stream, options.json) {
             (Stream::Stderr, true) => self.stderr.extend_from_slice(bytes),
             (Stream::Stdout, true) => self.stdout.extend_from_slice(bytes),
@@ -74,6 +85,10 @@ impl Report {
             eprintln!("sandling: these options allow the observed connections:{words}");
         }
         refused::print(&self.refused);
+        let hint = sandling_tools::module_hint(&String::from_utf8_lossy(&self.stderr_end));
+        if let Some(hint) = hint.filter(|_| self.exit_code != 0) {
+            eprintln!("sandling: {hint}, or --pip NAME");
+        }
         print_limit(&self.reason, options.timeout, Some(options.output_limit));
         if options.verbose {
             eprintln!(
@@ -104,6 +119,8 @@ pub fn print_limit(reason: &str, timeout: u64, output_limit: Option<u64>) {
     match (reason, output_limit) {
         ("timeout", _) => eprintln!("sandling: timeout after {timeout} s"),
         ("out_of_memory", _) => eprintln!("sandling: out of memory"),
+        ("cpu_limit", _) => eprintln!("sandling: the limit of CPU time is reached"),
+        ("disk_limit", _) => eprintln!("sandling: the limit of disk space is reached"),
         ("output_limit", Some(limit)) => eprintln!("sandling: output limit of {limit} bytes reached"),
         _ => {}
     }

@@ -7,7 +7,15 @@ use crate::client::{Client, Origin};
 use crate::options::{Common, TemplateCommand};
 
 pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Result<()> {
-    let Some(client) = Client::find()? else { return local::template(common, command).await };
+    if let TemplateCommand::Build(build) = command {
+        build.check()?;
+    }
+    let client = match (Client::find()?, command) {
+        (Some(client), _) => client,
+        // The machine of a failed build stays on a server.
+        (None, TemplateCommand::Build(build)) if build.shell_on_failure => Client::find_or_start().await?,
+        (None, _) => return local::template(common, command).await,
+    };
     match (needs_files(command), client.server().origin) {
         (None, _) => remote::template(&client, command).await,
         // The server runs on this machine, so its files can be changed directly; it notices the changes.
@@ -23,10 +31,7 @@ fn needs_files(command: &TemplateCommand) -> Option<&'static str> {
     match command {
         TemplateCommand::Build(build) if build.kernel.is_some() => Some("--kernel"),
         TemplateCommand::Build(build) if build.upgrade => Some("--upgrade"),
-        TemplateCommand::Build(build) if build.force => Some("--force"),
-        TemplateCommand::Build(build) if sandling_image::resolve(&build.name).is_ok() => {
-            Some("building a built-in template")
-        }
+        TemplateCommand::Build(build) if build.is_built_on_host() => Some("building a built-in template"),
         TemplateCommand::Inspect { verify: true, .. } => Some("--verify"),
         _ => None,
     }

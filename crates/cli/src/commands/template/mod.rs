@@ -1,6 +1,7 @@
 //! `sandling template`: build, list, inspect, remove.
 
 mod command;
+mod dockerfile;
 mod list;
 mod local;
 mod remote;

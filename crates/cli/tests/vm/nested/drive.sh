@@ -11,7 +11,7 @@ chmod 1777 /tmp
 # Like systemd: enable controllers for the root's children, and move this process into a child.
 mkdir /sys/fs/cgroup/session
 echo 0 >/sys/fs/cgroup/session/cgroup.procs
-echo +memory +cpu +pids >/sys/fs/cgroup/cgroup.subtree_control
+echo +memory +cpu +pids +io >/sys/fs/cgroup/cgroup.subtree_control
 
 # Like udev.
 chgrp kvm /dev/kvm

@@ -1,10 +1,13 @@
 //! Every command against a real `sandling serve`.
 
 mod access;
+mod audit;
 mod cp;
 mod cut_off;
 mod exec;
+mod first_hour;
 mod idle;
+mod metrics;
 mod network;
 mod past;
 mod restart;
@@ -12,3 +15,4 @@ mod run;
 mod sandboxes;
 mod server;
 mod shell;
+mod terminal;

@@ -167,7 +167,9 @@ isolated! {
         assert_eq!((&shown["mode"], &shown["allow"]), (&"allow".into(), &serde_json::json!(["example.com"])), "{shown}");
         let evil = |event: &Value| event["name"] == "evil.com" && event["verdict"] == "refused" && event["code"] == "not_listed";
         assert!(shown["events"].as_array().unwrap().iter().any(evil), "{shown}");
-        let table = ok(&home, &["network", &id, "--allow", "evil.com"]).await;
+        ok(&home, &["network", &id, "--allow", "evil.com"]).await;
+        assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "200".into()));
+        let table = ok(&home, &["network", &id, "--only", "evil.com"]).await;
         assert!(table.contains("evil.com") && table.contains("it is not on the allow list"), "{table}");
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("000".into(), "200".into()));
         ok(&home, &["network", &id, "--set", "deny"]).await;
@@ -187,11 +189,12 @@ isolated! {
         assert!(refused(&home, &["network", &id, "--allow", "*"]).await.contains("every name"));
         assert!(ok(&home, &["events", &id]).await.contains("network_changed"));
 
-        let mut storing = command(&home, &["secret", "set", "API_KEY", "--host", "api.example.com"]);
+        let mut storing = command(&home, &["secret", "set", "API_KEY", "--host", "api.example.com", "--header", "Authorization: Bearer", "--query", "key", "--basic"]);
         let mut storing = storing.stdin(Stdio::piped()).spawn().unwrap();
         storing.stdin.take().unwrap().write_all(b"hunter2\n").await.unwrap();
         assert!(storing.wait().await.unwrap().success());
         let listed = ok(&home, &["secret", "ls"]).await;
+        assert!(listed.contains("header Authorization: Bearer, query key, basic"), "{listed}");
         assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
         assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
         // A paused sandbox cannot receive a secret, but the policy change still applies.
@@ -276,7 +279,7 @@ isolated! {
         server.kill().await.unwrap();
         let (mut server, _said) = serve(home).await;
         assert_eq!((reached(follows.clone()).await, reached(open.clone()).await), (both("200", "000"), both("200", "000")));
-        ok(home, &["network", "--default", "--allow", "other.com"]).await;
+        ok(home, &["network", "--default", "--only", "other.com"]).await;
         assert_eq!((reached(follows.clone()).await, reached(open.clone()).await), (both("000", "200"), both("000", "200")));
         ok(home, &["network", "--default", "--binding=false"]).await;
         assert_eq!(reached(open.clone()).await, both("200", "200"));

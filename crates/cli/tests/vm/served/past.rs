@@ -40,8 +40,14 @@ fn a_sandbox_is_rewound_and_its_changes_are_shown() {
     let unpacked = std::process::Command::new("tar").arg("-tf").arg(&tar).output().unwrap();
     assert!(text(&unpacked.stdout).contains("up/b\n"), "{}", text(&unpacked.stdout));
 
+    let child = server.ok(&["fork", "--at", "good", id]);
+    assert_eq!(server.ok(&["exec", "-c", "cd /root/w; cat *", child.trim()]), "x\none\n");
+    assert_eq!(server.ok(&["exec", "-c", "cat /root/w/kept", id]), "two\n", "the sandbox itself did not go back");
+    server.ok(&["rm", child.trim()]);
+    assert!(server.refused(&["fork", "--at", "99", id]).contains("no such checkpoint"));
+
     assert!(
-        server.ok(&["rewind", id, "--to", "good"]).contains("is at checkpoint 2; the previous state is checkpoint 5")
+        server.ok(&["rewind", id, "--to", "good"]).contains("is at checkpoint 2; the previous state is checkpoint 6")
     );
     assert_eq!(server.ok(&["exec", "-c", "cd /root/w; cat *", id]), "x\none\n");
     assert!(server.refused(&["rewind", id, "--to", "99"]).contains("no such checkpoint"));

@@ -43,7 +43,7 @@ fn a_sandbox_is_created_listed_paused_and_removed() {
     assert!(events.next().unwrap().unwrap().contains("ended"));
     assert_eq!(following.wait().unwrap().code(), Some(0), "following stops after the end event");
 
-    assert!(server.refused(&["rm", id]).contains("not found"));
+    assert!(server.refused(&["rm", id]).contains("has ended"));
     assert_eq!(server.ok(&["ls", "--label", "task=42"]), "");
     let told = server.ok(&["events", "--json", id]);
     let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();

@@ -14,9 +14,10 @@ use serde_json::json;
 
 use super::super::Host;
 use super::fake::FakeMachines;
+use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::lifecycle::{Refused, Request, Verdict, decide};
-use crate::machine::{MachineFactory, Machines, MachinesConfig, StandbySettings};
+use crate::machine::{MachineFactory, Machines, StandbySettings};
 use crate::model::{EndReason, LifetimeChange, SandboxId, SandboxInfo, State};
 use crate::network::{NetworkConfig, Networks};
 use crate::parts::Parts;
@@ -338,16 +339,17 @@ fn parts(home: &Home) -> Parts {
         launcher: PathBuf::new(),
         library: PathBuf::new(),
         process_cache: Arc::default(),
+        disk_rate: sandling_vmm::boundary::DiskRate::default(),
     };
     let standbys = StandbySettings { count: 0, spare_memory_mib: 0, available_memory_mib: || None };
     let images = ImageStore::open(home.templates()).unwrap();
-    let config = MachinesConfig { accelerator: Accelerator::Tcg, images, factory, standbys };
-    let machines = Arc::new(Machines::new(config));
+    let machines = Arc::new(Machines::new(Accelerator::Tcg, images, factory, standbys));
     let events = Arc::new(Events::new(store.clone()));
     let volumes = Arc::new(Volumes::new(store.clone(), home.volumes(), "fake".to_owned()));
     let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home.snapshots());
     let networks = Arc::new(Networks::new(store.clone(), events.clone(), home, &NetworkConfig::default()));
-    Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks }
+    let disk = DiskSpace::new(home.sandboxes());
+    Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks, disk }
 }
 
 #[test]
@@ -381,6 +383,25 @@ async fn a_machine_that_cannot_write_stalls_until_there_is_room_again() {
     world.go(Step::DiskFull).await;
     assert!(matches!(world.sandbox.live(), Err(UseError::Refused(Refused::DiskFull))));
     let mut phase = world.sandbox.phase.clone();
+    within("the next try", phase.wait_for(|phase| phase.state() == State::Running)).await.unwrap();
+    world.go(Step::Kill).await;
+    world.check();
+}
+
+#[tokio::test]
+async fn a_machine_that_writes_too_much_stands_still_until_there_is_space_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path().to_owned());
+    let mut world = World::new(&home, &parts(&home), false).await;
+    let disk = world.host.parts.disk.clone();
+    let mut phase = world.sandbox.phase.clone();
+    disk.stop([world.sandbox.id().clone()]);
+    within("the stall", phase.wait_for(|phase| phase.state() == State::Stalled)).await.unwrap();
+    assert!(world.fakes.newest().stopped.load(Ordering::SeqCst));
+    let events = world.host.parts.events.newest("w", Some(world.sandbox.id()), 1000).unwrap();
+    assert!(events.last().is_some_and(|event| event.detail["why"].as_str().unwrap().contains("reserved")));
+    world.events.push("disk_full");
+    disk.let_all_go_on();
     within("the next try", phase.wait_for(|phase| phase.state() == State::Running)).await.unwrap();
     world.go(Step::Kill).await;
     world.check();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_engine::network::{Before, PolicySource};
+use sandling_engine::network::{Before, PolicyFrom};
 use sandling_engine::{
     CreateSpec, EndReason, Engine, ForkSpec, NetworkChange, NetworkDefaultChange, NetworkSpec, Sandbox,
 };
@@ -29,11 +29,11 @@ fn bind(engine: &Engine, binding: bool) {
 }
 
 /// What it gets from the two servers, and whose policy that is.
-async fn reached(sandbox: &Arc<Sandbox>) -> (String, String, PolicySource) {
+async fn reached(sandbox: &Arc<Sandbox>) -> (String, String, PolicyFrom) {
     (fetch(sandbox, ONE).await, fetch(sandbox, OTHER).await, sandbox.effective_policy().from)
 }
 
-fn both(one: &str, other: &str, from: PolicySource) -> (String, String, PolicySource) {
+fn both(one: &str, other: &str, from: PolicyFrom) -> (String, String, PolicyFrom) {
     (one.to_owned(), other.to_owned(), from)
 }
 
@@ -48,26 +48,26 @@ isolated! {
         let world = World::new().await;
         let engine = &world.engine.engine;
         let follower = world.engine.sandbox().await;
-        assert_eq!(reached(&follower).await, both("000", "000", PolicySource::Nothing));
+        assert_eq!(reached(&follower).await, both("000", "000", PolicyFrom::Nothing));
 
         // A default that opens lets it out at once, and one that closes cuts it off.
         default(engine, None, allow(&["example.com"]));
-        assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("200", "000", PolicyFrom::Workspace));
         hold_connection(&follower).await;
         default(engine, Some("base"), allow(&["other.com"]));
         assert!(is_cut(&follower).await, "an open connection outlived the default");
-        assert_eq!(reached(&follower).await, both("000", "200", PolicySource::Template));
+        assert_eq!(reached(&follower).await, both("000", "200", PolicyFrom::Template));
         engine.networks().remove_default(WORKSPACE, Some("base")).unwrap();
-        assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("200", "000", PolicyFrom::Workspace));
 
         // A copy follows as well. What has a policy of its own does not, until that is forgotten.
         let child = engine.fork(&follower, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap().remove(0).sandbox;
         set(&follower, allow(&["example.com", "other.com"])).await;
         default(engine, None, allow(&["other.com"]));
-        assert_eq!(reached(&child).await, both("000", "200", PolicySource::Workspace));
-        assert_eq!(reached(&follower).await, both("200", "200", PolicySource::Sandbox));
+        assert_eq!(reached(&child).await, both("000", "200", PolicyFrom::Workspace));
+        assert_eq!(reached(&follower).await, both("200", "200", PolicyFrom::Sandbox));
         follower.change_network(NetworkChange { before: Before::Forgotten, ..NetworkChange::default() }).await.unwrap();
-        assert_eq!(reached(&follower).await, both("000", "200", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("000", "200", PolicyFrom::Workspace));
         let events = engine.events().newest(WORKSPACE, Some(child.id()), 100).unwrap();
         assert!(events.iter().any(|event| event.kind == "network_changed"), "{events:?}");
 
@@ -76,7 +76,7 @@ isolated! {
         default(engine, None, allow(&["example.com"]));
         assert_eq!(follower.effective_policy().policy, allow(&["example.com"]));
         follower.wake().await.unwrap();
-        assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("200", "000", PolicyFrom::Workspace));
         child.hibernate().await.unwrap();
         follower.hibernate().await.unwrap();
         let asleep = child.id().clone();
@@ -85,14 +85,14 @@ isolated! {
         let engine = &world.engine.engine;
         assert_eq!(follower.effective_policy().policy, allow(&["example.com"]));
         follower.wake().await.unwrap();
-        assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("200", "000", PolicyFrom::Workspace));
         default(engine, None, allow(&["other.com"]));
-        assert_eq!(reached(&follower).await, both("000", "200", PolicySource::Workspace));
+        assert_eq!(reached(&follower).await, both("000", "200", PolicyFrom::Workspace));
         let child = engine.get(&asleep).expect("it is still there");
         child.wake().await.unwrap();
-        assert_eq!(reached(&child).await, both("000", "200", PolicySource::Workspace));
+        assert_eq!(reached(&child).await, both("000", "200", PolicyFrom::Workspace));
         engine.networks().remove_default(WORKSPACE, None).unwrap();
-        assert_eq!(reached(&child).await, both("000", "000", PolicySource::Nothing));
+        assert_eq!(reached(&child).await, both("000", "000", PolicyFrom::Nothing));
 
         // Whenever one changes while it is made or woken, it ends with the new one.
         let turns = [("example.com", "200", "000"), ("other.com", "000", "200")].into_iter().cycle();
@@ -109,7 +109,7 @@ isolated! {
             };
             let (made, ()) = tokio::join!(making, changing);
             for sandbox in [&made, &child] {
-                assert_eq!(reached(sandbox).await, both(one, other, PolicySource::Workspace), "after {after_ms} ms");
+                assert_eq!(reached(sandbox).await, both(one, other, PolicyFrom::Workspace), "after {after_ms} ms");
             }
             made.end(EndReason::Requested).await.unwrap();
         }
@@ -123,12 +123,12 @@ isolated! {
         let open = || NetworkSpec { policy: Some(Policy::of(Mode::Open)), ..NetworkSpec::default() };
         let sandbox = engine.create(CreateSpec { network: open(), ..spec("base") }).await.unwrap();
         default(engine, None, allow(&["other.com"]));
-        assert_eq!(reached(&sandbox).await, both("200", "200", PolicySource::Sandbox), "nothing binds yet");
+        assert_eq!(reached(&sandbox).await, both("200", "200", PolicyFrom::Sandbox), "nothing binds yet");
 
         hold_connection(&sandbox).await;
         bind(engine, true);
         assert!(is_cut(&sandbox).await, "an open connection outlived what binds");
-        assert_eq!(reached(&sandbox).await, both("000", "200", PolicySource::Sandbox));
+        assert_eq!(reached(&sandbox).await, both("000", "200", PolicyFrom::Sandbox));
         let refused = |event: &sandling_engine::network::NetworkEvent| {
             event.event.verdict == Verdict::Refused(Refusal::WorkspacePolicy)
         };
@@ -151,9 +151,9 @@ isolated! {
         let (world, sandbox) = world.restart(sandbox).await;
         let engine = &world.engine.engine;
         sandbox.wake().await.unwrap();
-        assert_eq!(reached(&sandbox).await, both("000", "200", PolicySource::Sandbox));
+        assert_eq!(reached(&sandbox).await, both("000", "200", PolicyFrom::Sandbox));
         bind(engine, false);
-        assert_eq!(reached(&sandbox).await, both("200", "200", PolicySource::Sandbox));
+        assert_eq!(reached(&sandbox).await, both("200", "200", PolicyFrom::Sandbox));
         drop(sandbox);
         world.engine.close().await;
     }

@@ -44,15 +44,16 @@ finally:
 }
 
 isolated! {
-    async fn whoever_serves_its_group_is_not_idle() {
+    async fn a_sandbox_that_serves_its_group_is_not_idle() {
         let world = World::new().await;
         let network = || NetworkSpec { group: Some(crawl(Some("database"))), ..NetworkSpec::default() };
         let client = sandbox(&world, Some(crawl(None))).await;
-        let idle = Some(Duration::from_secs(6));
+        // Shorter than the use, and longer than a request takes on a busy host.
+        let idle = Some(Duration::from_secs(12));
         let wish = CreateSpec { network: network(), idle, ..spec("base") };
         let database = world.engine.engine.create(wish).await.unwrap();
         shell(&database, "(setsid python3 -m http.server 8000 >/dev/null 2>&1 &)").await;
-        let line = "for i in $(seq 12); do curl -s -m 9 -o /dev/null --retry 9 --retry-all-errors --retry-delay 1 \
+        let line = "for i in $(seq 16); do curl -s -m 9 -o /dev/null --retry 9 --retry-all-errors --retry-delay 1 \
             http://database.internal:8000/ || exit 1; sleep 1; done";
         assert_eq!(shell(&client, line).await.exit.code, 0, "it was ended while it was used");
         let waits = Instant::now();

@@ -7,7 +7,7 @@ use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkSpec, Sandbox}
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 use sandling_network::{EventKind, Verdict};
 
-use super::world::{World, allow, fetch, hold_connection, is_cut, set};
+use super::world::{World, allow, fetch, hold_connection, is_cut, placements, set};
 use crate::harness::{eventually, shell, spec};
 use crate::isolated;
 
@@ -88,7 +88,7 @@ isolated! {
     async fn a_guest_that_does_not_help_cannot_keep_its_policy() {
         let world = World::new().await;
         let hosts = vec!["www.example.com".parse().unwrap()];
-        world.engine.engine.networks().set_secret("default", "API_KEY", "hunter2".to_owned().into(), hosts).unwrap();
+        world.engine.engine.networks().set_secret("default", "API_KEY", "hunter2".to_owned().into(), hosts, placements()).unwrap();
         let sandbox = world.sandbox(&[], &[]).await;
         let inspected = || Policy { tls: TlsMode::Inspected, ..allow(&["*.example.com"]) };
         let with_secret = || {

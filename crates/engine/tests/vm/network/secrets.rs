@@ -6,7 +6,7 @@ use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, RunSpec, Sandb
 use sandling_network::policy::{Policy, TlsMode};
 use sandling_protocol::Language;
 
-use super::world::{World, allow};
+use super::world::{World, allow, placements};
 use crate::harness::shell;
 use crate::isolated;
 
@@ -51,7 +51,7 @@ isolated! {
         let world = World::new().await;
         let hosts = || vec!["api.example.com".parse().unwrap()];
         let engine = world.engine.engine.clone();
-        engine.networks().set_secret(WORKSPACE, "API_KEY", VALUE.to_owned().into(), hosts()).unwrap();
+        engine.networks().set_secret(WORKSPACE, "API_KEY", VALUE.to_owned().into(), hosts(), placements()).unwrap();
         let sandbox = world.sandbox(&["*.example.com"], &["API_KEY"]).await;
 
         // By curl with the sandbox's variables, by curl without any, by Python and by git.
@@ -115,7 +115,7 @@ isolated! {
         assert!(ran.stdout.ends_with(" 0\n") && !ran.stdout.contains(VALUE), "{}{}", ran.stdout, ran.stderr);
         assert!(world.requests().iter().any(|head| head.contains("/later") && head.contains(VALUE)), "{:?}", world.requests());
         // By an interpreter of Node's that was warm before.
-        let code = "fetch('https://api.example.com/node', { headers: { authorization: process.env.API_KEY } })\
+        let code = "fetch('https://api.example.com/node', { headers: { authorization: 'Bearer ' + process.env.API_KEY } })\
             .then((answer) => console.log(answer.status), (problem) => console.log(problem.cause))";
         assert_eq!(crate::harness::run(&later, RunSpec::code(Language::Node, code)).await.stdout, "200\n");
         assert!(world.requests().iter().any(|head| head.contains("/node") && head.contains(VALUE)), "{:?}", world.requests());
@@ -141,7 +141,7 @@ isolated! {
         let engine = world.engine.engine.clone();
         let store = |engine: &Engine, value: &str| {
             let hosts = vec!["api.example.com".parse().unwrap()];
-            engine.networks().set_secret(WORKSPACE, "API_KEY", value.to_owned().into(), hosts).unwrap();
+            engine.networks().set_secret(WORKSPACE, "API_KEY", value.to_owned().into(), hosts, placements()).unwrap();
         };
         store(&engine, VALUE);
         let running = world.sandbox(&["*.example.com"], &["API_KEY"]).await;

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkChange, NetworkConfig, NetworkSpec, Sandbox};
+use sandling_network::Placement;
 use sandling_network::policy::Policy;
 use tempfile::TempDir;
 
@@ -16,6 +17,11 @@ pub const SHARED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 
 /// A public address of the host's own.
 const OWN: Ipv4Addr = Ipv4Addr::new(45, 33, 32, 99);
+
+/// Where the tests' secrets may be placed.
+pub fn placements() -> Vec<Placement> {
+    vec![Placement::default(), Placement::Query("key".to_owned())]
+}
 
 pub struct World {
     pub engine: TestEngine,

@@ -5,7 +5,6 @@ use sandling_protocol::{Failure, FailureKind, Response, StreamId, TerminalSize};
 use crate::agent::state::Agent;
 use crate::exec::Exec;
 use crate::failure::{failure, io_failure, not_found};
-use crate::sys::children;
 
 const HIGHEST_SIGNAL: i32 = 64;
 
@@ -21,10 +20,11 @@ impl Agent {
             return Err(failure(FailureKind::Invalid, format!("there is no signal {signal}")));
         }
         let exec = self.exec(id)?;
-        let Some(pid) = exec.pid.filter(|_| exec.exit.is_none() && exec.ending.is_none()) else {
+        let running = exec.exit.is_none() && exec.ending.is_none();
+        let Some(signalled) = running.then(|| exec.signal(signal)).flatten() else {
             return Err(failure(FailureKind::Invalid, format!("command {id:?} is not running")));
         };
-        children::signal_group(pid, signal).map_err(|error| io_failure("the signal", &error))?;
+        signalled.map_err(|error| io_failure("the signal", &error))?;
         Ok(Response::Done)
     }
 

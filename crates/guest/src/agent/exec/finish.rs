@@ -7,12 +7,13 @@ use sandling_protocol::{Exit, ExitReason, Failure};
 use crate::agent::state::Agent;
 use crate::cgroup::Cgroup;
 use crate::exec::{BOTH, Exec};
-use crate::sys::children::{self, Ending};
+use crate::sys::children::Ending;
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
-/// How long a terminal that another process still has open may take to deliver its output.
-const TERMINAL_GRACE: Duration = Duration::from_millis(50);
+/// How long the output of a command may take to arrive after its end, if another process still has its terminal or its
+/// pipes open. A command that starts another one and ends at once, as `setsid -f` does, still shows its output.
+const OUTPUT_GRACE: Duration = Duration::from_millis(150);
 
 /// How long after a command was killed the agent checks for a fork bomb.
 const RUNAWAY_CHECK: Duration = Duration::from_secs(1);
@@ -27,11 +28,8 @@ impl Agent {
             return;
         }
         exec.ended_by_us = Some(reason);
-        match exec.pid {
-            Some(pid) => {
-                let _ = children::signal_group(pid, libc::SIGKILL);
-            }
-            None => self.cancel_waiting(key),
+        if exec.signal(libc::SIGKILL).is_none() {
+            self.cancel_waiting(key);
         }
         // A fork bomb forks faster than a process group can be signalled; its control group catches it now or soon.
         if let Some(cgroup) = self.execs.get(key).and_then(|exec| exec.cgroup.as_mut()) {
@@ -54,11 +52,14 @@ impl Agent {
             return;
         };
         exec.ending = Some(ending);
-        // A terminal delivers output with a delay, so the command finishes at the terminal's end or a little later.
-        if exec.pipes.terminal().is_some() {
-            self.timers.set(TERMINAL_GRACE, Timer::TerminalGrace(key));
-        } else {
+        // The process of an interpreter may still be about to end, with its pipes open and nothing to add to them.
+        if exec.interpreter.is_none() && exec.pipes.terminal().is_none() {
+            exec.drain(&mut self.buffer);
+        }
+        if exec.pipes.are_closed() || (exec.interpreter.is_some() && exec.pipes.terminal().is_none()) {
             self.finish_exec(key);
+        } else {
+            self.timers.set(OUTPUT_GRACE, Timer::OutputGrace(key));
         }
     }
 

@@ -27,7 +27,9 @@ impl Agent {
             ReadResult::NothingYet => {}
             ReadResult::End => {
                 exec.pipes.close(pipe);
-                self.finish_exec(key);
+                if exec.pipes.are_closed() {
+                    self.finish_exec(key);
+                }
             }
             ReadResult::Bytes(length) => {
                 let verdict = exec.output.take(part, &self.buffer[..length], memory);

@@ -3,17 +3,19 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use sandling_protocol::{Event, ExecSpec, Failure, Language, Program, Stdin as StdinSpec, StreamId, TerminalSize};
+use sandling_protocol::{
+    Event, ExecSpec, Failure, FailureKind, Language, Program, Stdin as StdinSpec, StreamId, TerminalSize,
+};
 
 use crate::agent::state::{Agent, Owner};
 use crate::cgroup::Cgroup;
 use crate::clock;
 use crate::exec::output::Output;
 use crate::exec::{AgentStdio, Exec, Plan, Setting, Started, check_id, describe, open_pipes, open_terminal};
-use crate::failure::{io_failure, launch_failure};
+use crate::failure::{failure, io_failure, launch_failure};
 use crate::interpreters::Script;
 use crate::streams::Kind;
-use crate::sys::launch::launch;
+use crate::sys::launch::{LaunchError, Launched, Session, launch};
 use crate::timers::Timer;
 
 /// How long a script runs in a warm interpreter before the agent reads its output. Most scripts end within that time, and
@@ -72,25 +74,32 @@ impl Agent {
             }
         };
         let mut ready = plan.launch(setting, stdio)?;
-        ready.controls_terminal = terminal.is_some();
+        if terminal.is_some() {
+            ready.session = Session::LeaderWithTerminal;
+        }
         ready.cgroup = cgroup.as_ref().map(Cgroup::procs);
         match launch(&ready) {
-            Ok(pid) => Ok(Started { pid: Some(pid), stdio: ours, cgroup, interpreter: None }),
+            Ok(Launched { pid, group }) => {
+                Ok(Started { pid: Some(pid), group: Some(group), stdio: ours, cgroup, interpreter: None })
+            }
             Err(error) => {
                 self.cgroups.give_back(cgroup);
-                Err(launch_failure(plan.name(), &setting.directory, &error))
+                let failure = launch_failure(plan.name(), &setting.directory, &error);
+                let is_missing = matches!(error, LaunchError::Execute(_)) && failure.kind == FailureKind::NotFound;
+                Err(if plan.is_shell && is_missing { no_shell() } else { failure })
             }
         }
     }
 
     fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
-        let Started { pid, stdio: AgentStdio { pipes, stdin }, cgroup, interpreter } = started;
+        let Started { pid, group, stdio: AgentStdio { pipes, stdin }, cgroup, interpreter } = started;
         let unread = interpreter.is_some() && pipes.terminal().is_none();
         let exec = Exec {
             key,
             id: spec.id.clone(),
             command: describe(spec, code),
             pid,
+            group,
             started_unix_ms: clock::unix_ms(),
             started: Instant::now(),
             output: Output::new(spec.output_limit, spec.on_limit),
@@ -156,11 +165,19 @@ impl Agent {
         let Some(exec) = self.execs.get(key) else {
             return;
         };
-        exec.pid = Some(pid);
+        (exec.pid, exec.group) = (Some(pid), Some(pid));
         self.children.insert(pid, Owner::Exec(key));
         for stream in exec.viewers.clone() {
             let Some(&mut Kind::Viewer { existing, .. }) = self.streams.kind(stream) else { continue };
             self.streams.event(stream, Event::Started { pid, existing });
         }
     }
+}
+
+/// Names the missing shell as a property of the image. A program without a shell can still be run.
+fn no_shell() -> Failure {
+    failure(
+        FailureKind::Unsupported,
+        "this image has no shell, neither bash nor /bin/sh; give a program and its arguments as a list instead",
+    )
 }

@@ -49,6 +49,6 @@ impl Agent {
         }
         let prepared = self.prepared(key, setting);
         self.send_line(key, &script.activation(setting, &prepared));
-        Some(Started { pid, stdio, cgroup, interpreter: Some(key) })
+        Some(Started { pid, group: pid, stdio, cgroup, interpreter: Some(key) })
     }
 }

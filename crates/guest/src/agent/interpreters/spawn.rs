@@ -11,6 +11,7 @@ use crate::environment::{Variables, compose};
 use crate::exec::{Plan, Setting, Started, open_pipes};
 use crate::failure::{failure, io_failure};
 use crate::interpreters::{Control, Interpreter, Role};
+use crate::sys::launch::Session;
 use crate::sys::poller::{Interest, Source};
 use crate::sys::{children, socket};
 use crate::users::User;
@@ -68,6 +69,8 @@ impl Agent {
         let setting = Setting::ours(variables.clone());
         let mut plan = Plan::argv(&self.drivers.command(language, role), variables)?;
         plan.extra = Some(theirs);
+        // Node cannot call `setsid`, and an interpreter's group is signalled by its process id.
+        plan.session = Session::Leader;
         // What a zygote prints while it imports is dropped.
         plan.is_silent = role == Role::Zygote;
         plan.niceness = if matches!(role, Role::Zygote | Role::Spare) { LOW_PRIORITY } else { 0 };
@@ -155,10 +158,10 @@ impl Agent {
     }
 }
 
-/// Reports a missing interpreter as a property of the template, not as a missing command.
+/// Reports a missing interpreter as a property of the image, not as a missing command.
 fn unsupported_if_missing(found: Failure, plan: &Plan) -> Failure {
     match found.kind {
-        FailureKind::NotFound => failure(FailureKind::Unsupported, format!("this template has no {}", plan.name())),
+        FailureKind::NotFound => failure(FailureKind::Unsupported, format!("this image has no {}", plan.name())),
         _ => found,
     }
 }

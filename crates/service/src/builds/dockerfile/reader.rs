@@ -1,218 +1,335 @@
-//! Turns instructions into steps and the start command.
+//! Turns the instructions of one stage into steps and a configuration.
 
-use super::super::steps::{Action, MOST_STEPS, Plan, PlanDefaults, PlanError};
+use sandling_oci::Config;
+use serde_json::json;
+
+use super::super::steps::{Action, FileSource, MOST_STEPS, PlaceFiles, Plan, PlanDefaults, PlanError};
+use super::flags::{flags, flags_and_words};
+use super::health::health;
 use super::instruction::{Instruction, array};
-use super::words::{Scope, Variables, arguments, expand, expand_all, split};
+use super::mounts::mount;
+use super::stages::{Selection, StageEnd, stage_reference};
+use super::words::{Scope, Variables, arguments, expand_all, expand_body, pairs};
 use crate::limits::{check_env, parse_mode};
 
 const DEFAULTS: PlanDefaults = PlanDefaults { user: "root", workdir: Some("/") };
-const WITHOUT_MEANING: [&str; 6] = ["EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"];
-const ARCHIVES: [&str; 6] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst"];
-
-/// A command in one of its two forms.
-pub(super) enum Form {
-    Line(String),
-    Words(Vec<String>),
-}
+const DEFAULT_SHELL: [&str; 2] = ["/bin/sh", "-c"];
+const NOT_IN_TRIGGERS: [&str; 3] = ["ONBUILD", "FROM", "MAINTAINER"];
 
 pub(super) struct Reader<'a> {
-    pub(super) global: &'a Variables,
-    pub(super) context: Option<&'a str>,
+    selection: &'a Selection,
+    /// The names of the stages before this one.
+    names: &'a [Option<String>],
+    images: &'a mut Vec<String>,
     pub(super) env: Variables,
-    pub(super) arguments: Variables,
-    pub(super) shell: Vec<String>,
-    pub(super) entrypoint: Option<Form>,
-    pub(super) command: Option<Form>,
+    arguments: Variables,
+    /// The names of all arguments.
+    declared: Vec<String>,
+    config: Config,
+    starts: bool,
     pub(super) actions: Vec<Action>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        selection: &'a Selection,
+        begin: StageEnd,
+        names: &'a [Option<String>],
+        images: &'a mut Vec<String>,
+    ) -> Self {
+        let StageEnd { env, config, starts } = begin;
+        let arguments = selection.proxies();
+        let actions = if arguments.is_empty() { Vec::new() } else { vec![Action::Arg(arguments.clone())] };
+        Self { selection, names, images, env, arguments, declared: Vec::new(), config, starts, actions }
+    }
+
+    /// Carries out what the base's `ONBUILD` instructions say.
+    pub(super) fn triggers(&mut self, from: &Instruction) -> Result<(), PlanError> {
+        for text in self.config.on_build.take().unwrap_or_default() {
+            let trigger = Instruction::of_trigger(&text, from.line, from.escape);
+            self.actions.push(Action::Note(format!("ONBUILD of the base: {text}")));
+            self.take(&trigger)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn take(&mut self, it: &Instruction) -> Result<(), PlanError> {
         match it.keyword.as_str() {
             "RUN" => self.run(it)?,
             "COPY" | "ADD" => self.copy(it)?,
-            "ENV" => self.variables(it)?,
-            "ARG" => {
-                let mut said = Variables::new();
-                for (name, value) in arguments(it, self.known())? {
-                    said.extend(value.or_else(|| self.global.get(&name).cloned()).map(|value| (name, value)));
-                }
+            "ENV" => {
+                let said = pairs(it, self.known(it))?;
                 check_env(&said)?;
-                self.arguments.extend(said.clone());
-                self.actions.push(Action::Arg(said));
+                self.env.extend(said.clone());
+                self.actions.push(Action::Env(said));
             }
+            "ARG" => self.argument(it)?,
             "WORKDIR" => self.actions.push(Action::Workdir(self.one(it)?)),
-            "USER" => {
-                let user = self.one(it)?;
-                // A group is ignored, because every user here has a group of its own.
-                self.actions.push(Action::User(user.split(':').next().unwrap_or_default().to_owned()));
-            }
+            "USER" => self.actions.push(Action::User(self.one(it)?)),
             "SHELL" => {
                 let shell = it.array().filter(|shell| !shell.is_empty());
-                self.shell = shell.ok_or_else(|| it.wrong("needs a JSON array"))?;
+                self.config.shell = Some(shell.ok_or_else(|| it.wrong("needs a JSON array"))?);
             }
             "ENTRYPOINT" => {
-                self.entrypoint = form(it);
+                self.config.entrypoint = self.command(it);
                 // As in Docker, a new entrypoint drops an earlier CMD.
-                self.command = None;
+                self.config.cmd = None;
+                self.starts = true;
             }
-            "CMD" => self.command = form(it),
-            "FROM" => return Err(it.wrong("may be there once: a build has one stage here")),
-            name if WITHOUT_MEANING.contains(&name) => {
-                self.actions.push(Action::Note(format!("{name} has no meaning here and is passed over")));
+            "CMD" => {
+                self.config.cmd = self.command(it);
+                self.starts = true;
+            }
+            "LABEL" => {
+                let said = pairs(it, self.known(it))?;
+                self.config.labels.get_or_insert_default().extend(said);
+            }
+            "MAINTAINER" => {
+                self.config.labels.get_or_insert_default().insert("maintainer".to_owned(), it.rest.clone());
+            }
+            "EXPOSE" => self.expose(it)?,
+            "VOLUME" => {
+                let paths = match it.array() {
+                    Some(paths) => paths,
+                    None => expand_all(it, self.known(it))?,
+                };
+                let volumes = self.config.volumes.get_or_insert_default();
+                volumes.extend(paths.into_iter().map(|path| (path, json!({}))));
+                self.actions.push(Action::Note("a VOLUME is a directory like any other here".to_owned()));
+            }
+            "STOPSIGNAL" => self.config.stop_signal = Some(self.one(it)?),
+            "HEALTHCHECK" => self.config.healthcheck = Some(health(it, self.known(it))?),
+            "ONBUILD" => {
+                let inner = Instruction::of_trigger(&it.rest, it.line, it.escape);
+                if inner.keyword.is_empty() || NOT_IN_TRIGGERS.contains(&inner.keyword.as_str()) {
+                    return Err(it.wrong(format_args!("cannot be followed by {}", inner.keyword)));
+                }
+                self.config.on_build.get_or_insert_default().push(it.rest.clone());
             }
             _ => return Err(it.wrong("is not understood here")),
         }
         Ok(())
     }
 
-    pub(super) fn plan(self) -> Plan {
-        let start = match (&self.entrypoint, &self.command) {
-            (Some(Form::Words(words)), Some(Form::Words(more))) => [words.clone(), more.clone()].concat(),
-            (Some(Form::Words(words)), Some(Form::Line(line))) => [words.clone(), self.in_shell(line)].concat(),
-            (Some(form), _) | (None, Some(form)) => match form {
-                Form::Line(line) => self.in_shell(line),
-                Form::Words(words) => words.clone(),
-            },
-            (None, None) => Vec::new(),
-        };
-        let start = (!start.is_empty()).then_some(start);
-        Plan { actions: self.actions, start, ready: None, defaults: DEFAULTS }
+    /// The stage's steps, what stages on top of it inherit, and the names of its arguments.
+    pub(super) fn finish(self) -> (Plan, StageEnd, Vec<String>) {
+        let parts = [&self.config.entrypoint, &self.config.cmd];
+        let start: Vec<_> = parts.into_iter().flatten().flatten().cloned().collect();
+        let start = (self.starts && !start.is_empty()).then_some(start);
+        let config = Some(self.config.clone());
+        let plan = Plan { actions: self.actions, start, ready: None, defaults: DEFAULTS, config };
+        (plan, StageEnd { env: self.env, config: self.config, starts: self.starts }, self.declared)
     }
 
     fn in_shell(&self, line: &str) -> Vec<String> {
-        self.shell.iter().cloned().chain([line.to_owned()]).collect()
+        let shell = self.config.shell.clone().unwrap_or_else(|| DEFAULT_SHELL.map(str::to_owned).to_vec());
+        [shell, vec![line.to_owned()]].concat()
     }
 
     /// The variables that `$NAME` can refer to.
-    fn known(&self) -> Scope<'_> {
-        Scope([Some(&self.env), Some(&self.arguments)])
+    fn known(&self, it: &Instruction) -> Scope<'_> {
+        Scope { maps: [Some(&self.env), Some(&self.arguments)], escape: it.escape }
     }
 
     fn one(&self, it: &Instruction) -> Result<String, PlanError> {
-        match expand_all(it, self.known())?.as_slice() {
+        match expand_all(it, self.known(it))?.as_slice() {
             [word] if !word.is_empty() => Ok(word.clone()),
             _ => Err(it.wrong("needs one argument")),
         }
     }
 
-    fn run(&mut self, it: &Instruction) -> Result<(), PlanError> {
-        let mut rest = it.rest.as_str();
-        while rest.starts_with("--") {
-            let (flag, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            // A cache mount only makes a build faster.
-            if !flag.starts_with("--mount=type=cache") && flag != "--network=default" {
-                return Err(it.wrong(format_args!("cannot have {flag} here")));
+    /// A command in one of its two forms.
+    fn command(&self, it: &Instruction) -> Option<Vec<String>> {
+        let words = it.array().unwrap_or_else(|| if it.rest.is_empty() { Vec::new() } else { self.in_shell(&it.rest) });
+        (!words.is_empty()).then_some(words)
+    }
+
+    fn argument(&mut self, it: &Instruction) -> Result<(), PlanError> {
+        let mut said = Variables::new();
+        for (name, default) in arguments(it, self.known(it))? {
+            let given = self.selection.options().build_args.get(&name).cloned();
+            let value = given.or(default).or_else(|| self.selection.global().get(&name).cloned());
+            self.declared.push(name.clone());
+            said.extend(value.map(|value| (name, value)));
+        }
+        check_env(&said)?;
+        self.arguments.extend(said.clone());
+        self.actions.push(Action::Arg(said));
+        Ok(())
+    }
+
+    fn expose(&mut self, it: &Instruction) -> Result<(), PlanError> {
+        for port in expand_all(it, self.known(it))? {
+            let (numbers, protocol) = port.split_once('/').unwrap_or((&port, "tcp"));
+            let is_port = |text: &str| text.parse::<u16>().is_ok();
+            let fits = numbers.split('-').all(is_port) && ["tcp", "udp", "sctp"].contains(&protocol);
+            if !fits {
+                return Err(it.wrong(format_args!("needs a port, and {port} is none")));
             }
-            rest = more.trim_start();
+            self.config.exposed_ports.get_or_insert_default().insert(format!("{numbers}/{protocol}"), json!({}));
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, it: &Instruction) -> Result<(), PlanError> {
+        let (flags, rest) = flags(it, self.known(it))?;
+        let (mut mounts, mut network) = (Vec::new(), true);
+        for (name, value) in flags {
+            match (name.as_str(), value.as_str()) {
+                ("--mount", value) => {
+                    mounts.push(mount(it, value, |from, source| {
+                        self.origin(it, from, vec![source.to_owned()], Vec::new())
+                    })?);
+                }
+                ("--network", "default") => {}
+                ("--network", "none") => network = false,
+                ("--security", "sandbox") => {}
+                (name, value) => return Err(it.wrong(format_args!("cannot have {name}={value} here"))),
+            }
         }
         if rest.is_empty() {
             return Err(it.wrong("needs a command"));
         }
-        let argv = match (&it.here, array(rest)) {
-            (Some(body), _) if rest.starts_with("<<") => {
-                let end = body.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
-                self.in_shell(&body[..end])
+        let argv = match (it.here.as_slice(), array(rest)) {
+            ([script], _) if rest == script.word => match script.body.strip_prefix("#!") {
+                Some(_) => script_with_interpreter(&script.body),
+                None => self.in_shell(&script.body),
+            },
+            ([], Some(words)) if !words.is_empty() => words,
+            ([], _) => self.in_shell(rest),
+            (texts, _) => {
+                let texts = texts.iter().map(|here| format!("{}{}\n", here.body, here.mark));
+                self.in_shell(&format!("{rest}\n{}", texts.collect::<String>()))
             }
-            (Some(body), _) => self.in_shell(&format!("{rest}\n{body}")),
-            (None, Some(words)) if !words.is_empty() => words,
-            (None, _) => self.in_shell(rest),
         };
-        self.actions.push(Action::Run { argv, user: None, text: rest.to_owned() });
-        Ok(())
-    }
-
-    fn variables(&mut self, it: &Instruction) -> Result<(), PlanError> {
-        let known = self.known();
-        let words = split(&it.rest);
-        let mut said = Variables::new();
-        match words.as_slice() {
-            [name, _, ..] if !name.contains('=') => {
-                // The old form: the first word is the name, and the rest is the value.
-                let value = it.rest[name.len()..].trim_start();
-                said.insert(name.clone(), expand(value, known).map_err(|what| it.wrong(what))?);
-            }
-            [] => return Err(it.wrong("needs a name and a value")),
-            words => {
-                for word in words {
-                    let word = expand(word, known).map_err(|what| it.wrong(what))?;
-                    let (name, value) = word.split_once('=').ok_or_else(|| it.wrong("needs a name and a value"))?;
-                    said.insert(name.to_owned(), value.to_owned());
-                }
-            }
-        }
-        check_env(&said)?;
-        self.env.extend(said.clone());
-        self.actions.push(Action::Env(said));
+        self.actions.push(Action::Run { argv, user: None, text: rest.to_owned(), mounts, network });
         Ok(())
     }
 
     fn copy(&mut self, it: &Instruction) -> Result<(), PlanError> {
-        if it.here.is_some() {
-            return Err(it.wrong("of a text in the Dockerfile is not understood here"));
-        }
-        let (flags, mut words) = flags(it, self.known())?;
-        let (mut owner, mut mode) = ("root".to_owned(), None);
-        for flag in flags {
-            match flag.split_once('=').unwrap_or((&flag, "")) {
-                ("--chown", value) => owner = value.to_owned(),
-                ("--chmod", value) => mode = Some(parse_mode(value)?),
+        let (flags, mut words) = flags_and_words(it, self.known(it))?;
+        let (mut owner, mut mode, mut from, mut checksum, mut excludes) = (None, None, None, None, Vec::new());
+        let mut unpack = it.keyword == "ADD";
+        for (name, value) in flags {
+            match (name.as_str(), it.keyword.as_str()) {
+                ("--chown", _) => owner = Some(value),
+                ("--chmod", _) => mode = Some(parse_mode(&value).map_err(|error| it.wrong(error))?),
                 ("--link", _) => {}
-                ("--from", _) => return Err(it.wrong("cannot take from another image or stage here")),
+                ("--exclude", _) => excludes.push(value),
+                ("--from", "COPY") => from = Some(value),
+                ("--checksum", "ADD") => checksum = Some(sha256(it, &value)?),
+                ("--unpack", "ADD") => unpack = value != "false",
                 (other, _) => return Err(it.wrong(format_args!("cannot have {other} here"))),
             }
         }
-        let target =
-            words.pop().filter(|_| !words.is_empty()).ok_or_else(|| it.wrong("needs a source and a target"))?;
+        let missing = || it.wrong("needs a source and a target");
+        let target = words.pop().filter(|target| !words.is_empty() && !target.is_empty()).ok_or_else(missing)?;
         if words.len() > MOST_STEPS {
             return Err(PlanError::TooManySteps);
         }
-        let many = words.len() > 1;
-        for source in words {
-            let hash = self.context.ok_or_else(|| it.wrong("needs files, and none came with the Dockerfile"))?;
-            let source = local(it, &source)?;
-            let into = if many && !target.ends_with('/') { format!("{target}/") } else { target.clone() };
-            let owner = Some(owner.clone());
-            self.actions.push(Action::Copy { source, target: into, owner, mode, hash: hash.to_owned() });
+        let into = words.len() > 1;
+        let text = format!("{} {} {target}", it.keyword, words.join(" "));
+        let mut push = |from, unpack| {
+            let (target, owner, text) = (target.clone(), owner.clone(), text.clone());
+            self.actions.push(Action::Place(PlaceFiles { from, target, into, owner, mode, unpack, text }));
+        };
+        let (texts, words): (Vec<_>, Vec<_>) =
+            words.into_iter().partition(|word| word.contains("<<") && !it.here.is_empty());
+        if !texts.is_empty() {
+            let known = Scope { maps: [Some(&self.env), Some(&self.arguments)], escape: it.escape };
+            let mut files = Vec::new();
+            for (document, _) in it.here.iter().zip(&texts) {
+                let body = match document.expands {
+                    true => expand_body(&document.body, known).map_err(|what| it.wrong(what))?,
+                    false => document.body.clone(),
+                };
+                files.push((document.mark.clone(), body));
+            }
+            push(FileSource::Text(files), false);
         }
+        let (urls, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_address(word));
+        for url in urls {
+            let source = address(it, url, checksum.clone())?;
+            push(source, false);
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        if checksum.is_some() {
+            return Err(it.wrong("can have --checksum only for an address"));
+        }
+        let source = self.origin(it, from.as_deref(), words, excludes)?;
+        let (target, owner) = (target.clone(), owner.clone());
+        self.actions.push(Action::Place(PlaceFiles { from: source, target, into, owner, mode, unpack, text }));
         Ok(())
     }
+
+    /// Where files come from: the uploaded files, an earlier stage, or another image.
+    fn origin(
+        &mut self,
+        it: &Instruction,
+        from: Option<&str>,
+        sources: Vec<String>,
+        excludes: Vec<String>,
+    ) -> Result<FileSource, PlanError> {
+        for source in &sources {
+            if source.split('/').any(|part| part == "..") {
+                return Err(it.wrong("cannot leave the directory of the build"));
+            }
+        }
+        let Some(from) = from else {
+            let hash = self.selection.options().context.clone();
+            let hash = hash.ok_or_else(|| it.wrong("needs files, and none came with the Dockerfile"))?;
+            return Ok(FileSource::Context { hash, sources, excludes });
+        };
+        if !excludes.is_empty() {
+            return Err(it.wrong("cannot have --exclude together with --from here"));
+        }
+        if from.is_empty() {
+            return Err(it.wrong("needs the name of a stage or an image after from="));
+        }
+        let stage = stage_reference(self.names, from).unwrap_or_else(|| {
+            let known = self.images.iter().position(|image| image == from);
+            let at = known.unwrap_or_else(|| {
+                self.images.push(from.to_owned());
+                self.images.len() - 1
+            });
+            self.selection.count() + at
+        });
+        Ok(FileSource::Stage { stage, sources })
+    }
 }
 
-/// A source as a path among the uploaded files.
-fn local(it: &Instruction, source: &str) -> Result<String, PlanError> {
-    if source.contains("://") || source.starts_with("git@") {
-        return Err(it.wrong("takes no address here: RUN curl or git instead"));
-    }
-    if it.keyword == "ADD" && ARCHIVES.iter().any(|end| source.ends_with(end)) {
-        return Err(it.wrong("unpacks nothing here: COPY the archive and RUN tar"));
-    }
-    let path = source.trim_start_matches('/');
-    if path.split('/').any(|part| part == "..") {
-        return Err(it.wrong("cannot leave the directory of the build"));
-    }
-    Ok(if path.is_empty() { ".".to_owned() } else { path.to_owned() })
+/// A script that names its own interpreter, which reads it from its arguments: `sh -c` would ignore the first line.
+fn script_with_interpreter(script: &str) -> Vec<String> {
+    let place = "/dev/shm/.run";
+    let quoted = script.replace('\'', "'\\''");
+    let line =
+        format!("printf %s '{quoted}' >{place} && chmod 700 {place} && {place}; code=$?; rm -f {place}; exit $code");
+    vec!["/bin/sh".to_owned(), "-c".to_owned(), line]
 }
 
-fn form(it: &Instruction) -> Option<Form> {
-    match it.array() {
-        Some(words) if words.is_empty() => None,
-        Some(words) => Some(Form::Words(words)),
-        None if it.rest.is_empty() => None,
-        None => Some(Form::Line(it.rest.clone())),
-    }
+fn is_address(source: &str) -> bool {
+    source.contains("://") || source.starts_with("git@")
 }
 
-/// The `--flags` of an instruction and the arguments after them.
-fn flags(it: &Instruction, known: Scope<'_>) -> Result<(Vec<String>, Vec<String>), PlanError> {
-    let mut rest = it.rest.as_str();
-    let mut flags = Vec::new();
-    while rest.starts_with("--") {
-        let (flag, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        flags.push(expand(flag, known).map_err(|what| it.wrong(what))?);
-        rest = more.trim_start();
+fn address(it: &Instruction, url: String, checksum: Option<String>) -> Result<FileSource, PlanError> {
+    if it.keyword == "COPY" {
+        return Err(it.wrong("takes no address; use ADD"));
     }
-    let words = array(rest).unwrap_or_else(|| split(rest));
-    let words = words.iter().map(|word| expand(word, known)).collect::<Result<_, _>>();
-    Ok((flags, words.map_err(|what| it.wrong(what))?))
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    if !url.starts_with("https://") && !url.starts_with("http://") || path.ends_with(".git") {
+        return Err(it.wrong(format_args!("takes no repository here: RUN git clone {url}")));
+    }
+    let name = path.splitn(4, '/').nth(3).and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();
+    if name.is_empty() {
+        return Err(it.wrong(format_args!("needs an address that ends with the name of a file, and {url} does not")));
+    }
+    Ok(FileSource::Url { url, name, sha256: checksum })
+}
+
+fn sha256(it: &Instruction, value: &str) -> Result<String, PlanError> {
+    let digest =
+        value.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    digest.map(str::to_ascii_lowercase).ok_or_else(|| it.wrong("needs a checksum of the form sha256:HEX"))
 }

@@ -23,6 +23,8 @@ from .transport import AsyncTransport
 
 #: Creating a machine may take longer than other requests.
 CREATE_WITHIN = 300.0
+#: A create from an image may pull it first.
+IMAGE_WITHIN = 1800.0
 #: How often to check for a cancellation.
 _GLANCE = 0.1
 _LOST_ATTEMPTS = 3
@@ -106,11 +108,12 @@ class AsyncClient:
         With an idempotency key, a retry after a lost answer still creates only one machine.
         """
         headers = {"idempotency-key": uuid.uuid4().hex} if keyed else None
+        within = IMAGE_WITHIN if body and "image" in body else CREATE_WITHIN
         started = time.monotonic()
         lost = attempt = 0
         while True:
             try:
-                return await self._transport.request("POST", path, body=body, headers=headers, timeout=CREATE_WITHIN)
+                return await self._transport.request("POST", path, body=body, headers=headers, timeout=within)
             except ConnectionError:
                 lost += 1
                 if not keyed or lost == _LOST_ATTEMPTS:

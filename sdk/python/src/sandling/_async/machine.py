@@ -53,12 +53,14 @@ class AsyncMachine(AsyncSandboxBase):
         await self._request("POST", "/wake", timeout=MACHINE_WITHIN)
         self.status = "running"
 
-    async def snapshot(self, *, volumes: Optional[OnVolumes] = None) -> str:
+    async def snapshot(self, *, name: Optional[str] = None, volumes: Optional[OnVolumes] = None) -> str:
         """Saves memory, disk and devices; the sandbox keeps running. Pass the ID to ``create(from_snapshot=...)``.
 
-        If the sandbox has volumes, ``volumes`` says what sandboxes from the snapshot get.
+        A name is unique in the workspace and works instead of the ID. If the sandbox has volumes, ``volumes`` says what
+        sandboxes from the snapshot get.
         """
-        body = {"volumes": volumes} if volumes else None
+        wanted = {"name": name, "volumes": volumes}
+        body = {key: value for key, value in wanted.items() if value} or None
         data = await self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
         return str(data["id"])
 
@@ -67,6 +69,7 @@ class AsyncMachine(AsyncSandboxBase):
         self: M,
         count: None = None,
         *,
+        at: Union[int, str, None] = None,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
@@ -77,6 +80,7 @@ class AsyncMachine(AsyncSandboxBase):
         self: M,
         count: int,
         *,
+        at: Union[int, str, None] = None,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
@@ -86,18 +90,20 @@ class AsyncMachine(AsyncSandboxBase):
         self: M,
         count: Optional[int] = None,
         *,
+        at: Union[int, str, None] = None,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
     ) -> Union[M, List[M]]:
         """Copies the machine with its processes and variables. With ``count``, returns a list of that many copies.
 
+        With ``at``, the number or name of a checkpoint, the copies start there, and the sandbox itself does not change.
         If the sandbox has volumes, ``volumes`` says what the copies get. They have its network policy, and its secrets
         only with ``inherit_secrets``.
         """
         if count is not None:
-            return await self.fork_tree(count, metadata, volumes=volumes, inherit_secrets=inherit_secrets)
-        data = await self.client._make(self._path("/fork"), _wish(metadata, volumes, inherit_secrets) or None)
+            return await self.fork_tree(count, metadata, at=at, volumes=volumes, inherit_secrets=inherit_secrets)
+        data = await self.client._make(self._path("/fork"), _wish(at, metadata, volumes, inherit_secrets) or None)
         return self._child(data["sandbox"] if "sandbox" in data else (data.get("children") or [data])[0])
 
     async def fork_tree(
@@ -105,11 +111,12 @@ class AsyncMachine(AsyncSandboxBase):
         count: int,
         metadata: Optional[Dict[str, str]] = None,
         *,
+        at: Union[int, str, None] = None,
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
     ) -> List[M]:
         """Makes copies that are siblings, for :meth:`promote`. The list is shorter if some could not start."""
-        body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes, inherit_secrets)}
+        body: Dict[str, Any] = {"count": count, **_wish(at, metadata, volumes, inherit_secrets)}
         data = await self.client._make(self._path("/fork-tree"), body)
         children = data if isinstance(data, list) else data["children"]
         return [self._child(child) for child in children]
@@ -197,6 +204,13 @@ class AsyncMachine(AsyncSandboxBase):
         return told
 
 
-def _wish(metadata: Optional[Dict[str, str]], volumes: Optional[OnVolumes], inherit_secrets: bool) -> Dict[str, Any]:
+def _wish(
+    at: Union[int, str, None],
+    metadata: Optional[Dict[str, str]],
+    volumes: Optional[OnVolumes],
+    inherit_secrets: bool,
+) -> Dict[str, Any]:
     wanted = {"metadata": metadata, "volumes": volumes, "inherit_secrets": inherit_secrets}
-    return {name: value for name, value in wanted.items() if value}
+    # The server refuses a checkpoint 0. It must not become a fork of this moment.
+    chosen = {} if at is None else {"at": at}
+    return {**chosen, **{name: value for name, value in wanted.items() if value}}

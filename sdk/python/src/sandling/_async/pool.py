@@ -19,7 +19,7 @@ from ..errors import (
     ServerError,
 )
 from ..execution import ExecutionConfig, PoolStatus, RunReport
-from ..options import DEFAULT_TEMPLATE, CreateOptions
+from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions
 from .colour import condition, finish, settle, sleep, spawn, wait_for
 from .recording import recorded
 from .sandbox import AsyncSandbox
@@ -193,14 +193,14 @@ class AsyncSandboxPool:
         advice = config.advice(code)
         started = time.monotonic()
         try:
-            result = await sandbox.run_code(
-                code,
-                config.language,
-                config.timeout_seconds,
-                env=config.env or None,
-                user=config.user,
-                output_limit=config.output_limit,
-            )
+            options: ExecOptions = {
+                "env": config.env or None,
+                "user": config.user,
+                "output_limit": config.output_limit,
+                "cpu_seconds": config.cpu_seconds,
+                "disk_limit_mb": config.disk_limit_mb,
+            }
+            result = await sandbox._run_script(code, config.language, config.timeout_seconds, options)
         except SandboxTimeout as late:
             took = round((time.monotonic() - started) * 1000)
             return RunReport(late.stdout, late.stderr, None, "timeout", took, sandbox.id, advice)

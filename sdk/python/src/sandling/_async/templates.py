@@ -60,6 +60,8 @@ class AsyncTemplate:
         *,
         packages: Sequence[str] = (),
         npm: Sequence[str] = (),
+        pip: Sequence[str] = (),
+        requirements: Optional[str] = None,
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -68,15 +70,27 @@ class AsyncTemplate:
         timeout_seconds: float = BUILD_WITHIN,
         client: Optional[AsyncClient] = None,
     ) -> AsyncTemplate:
-        """Builds a template from a built-in one, ``base`` by default, and more Debian and npm packages.
+        """Builds a template from a built-in one, ``base`` by default, and more packages from Debian, npm and PyPI.
 
         Waits until it is done.
 
+        :param packages: Debian packages.
+        :param npm: ``name`` or ``name@version``. Their install scripts do not run.
+        :param pip: packages from PyPI, optionally with versions, like ``six==1.16.0``.
+        :param requirements: the text of a requirements file, not its path.
         :raises TemplateBuildError: the build failed or took too long.
         """
         templates = (client or default_client()).templates
         build = await templates.build(
-            name, packages=packages, npm=npm, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb
+            name,
+            packages=packages,
+            npm=npm,
+            pip=pip,
+            requirements=requirements,
+            base=base,
+            cpu=cpu,
+            memory_mb=memory_mb,
+            disk_mb=disk_mb,
         )
         until = time.monotonic() + timeout_seconds
         if on_log is not None:
@@ -112,14 +126,17 @@ class AsyncTemplates:
         *,
         packages: Sequence[str] = (),
         npm: Sequence[str] = (),
+        pip: Sequence[str] = (),
+        requirements: Optional[str] = None,
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
         disk_mb: Optional[int] = None,
     ) -> TemplateBuild:
-        """Starts to build a template."""
+        """Starts to build a template. The arguments are those of :meth:`AsyncTemplate.build`."""
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
-        wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **sizes}
+        python = {"pip": [*pip] or None, "requirements": requirements}
+        wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **python, **sizes}
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(await self._request("POST", "/build", body=body))
 

@@ -174,7 +174,7 @@ class AsyncSandboxTools:
     ) -> ToolOutput:
         deadline = self._deadline(timeout_seconds)
         if language != "python":
-            return self._ran(record, await self.sandbox.run_code(code, language, deadline, cwd=self._directory))
+            return self._ran(record, await self.sandbox._run_script(code, language, deadline, {"cwd": self._directory}))
         async with self._cells:
             try:
                 cell = await (await self._context()).run_code(code, deadline)

@@ -56,7 +56,7 @@ class Agent:
     :param transcript: a file that gets one line of JSON per event.
     :param streamed: whether answers arrive in pieces, as with :meth:`stream`; ``on_event`` then gets each piece.
     :param on_event: is called with ``(kind, data)`` for each event: ``start``, ``text``, ``retry``, ``reply``,
-        ``call``, ``result``, ``check``, ``forks`` and ``end``.
+        ``call``, ``result``, ``check``, ``forks``, ``winner`` and ``end``.
     """
 
     def __init__(
@@ -156,6 +156,7 @@ class Agent:
             if len(broken) == len(made):
                 raise broken[0]
             best = max(made, key=lambda attempt: attempt.rank)
+            self._tell(AgentEvent("winner", {"attempt": best.number}))
         except BaseException:
             end(forks)
             raise

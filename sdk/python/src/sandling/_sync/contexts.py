@@ -6,16 +6,39 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
-from ..errors import NotFoundError
+from ..errors import NotFoundError, ServerError, from_answer
 from ..models import Execution
 from ..options import seconds_of
-from .exec import patience
+from .colour import settle
+from .exec import OnOutput, patience
 
 if TYPE_CHECKING:
     from .sandbox import Sandbox
 
 #: The server's default timeout of a cell.
 DEFAULT_TIMEOUT = 30.0
+
+
+def run_live(
+    sandbox: Sandbox, body: Dict[str, Any], on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]
+) -> Execution:
+    """Runs code in the default interpreter of a sandbox. If the caller stops waiting, the server interrupts it."""
+    listeners = {"stdout": on_stdout, "stderr": on_stderr}
+    head: Dict[str, str] = {}
+    events = sandbox._events("POST", "/run-code/stream", head=head, body=body)
+    try:
+        for event in events:
+            data = event.json()
+            listener = listeners.get(event.name)
+            if listener is not None:
+                settle(listener(data["chunk"]))
+            elif event.name == "result":
+                return Execution.from_wire(data)
+            elif event.name == "error":
+                raise from_answer(data.pop("status", 500), head, data)
+    finally:
+        events.close()
+    raise ServerError("the code's output ended without a result", code="interrupted")
 
 
 class CodeContext:

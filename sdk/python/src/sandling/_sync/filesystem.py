@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple, Union
 
-from ..errors import ConnectionError, NotFoundError, RequestTimeout, SandlingError, ServerError
+from ..archives import pack, unpack
+from ..errors import BadRequestError, ConnectionError, NotFoundError, RequestTimeout, SandlingError, ServerError
 from ..models import FileChange, FileInfo
 from .colour import in_thread
 
@@ -44,7 +46,11 @@ class SandboxFilesystem:
 
     def stream(self, path: str) -> Iterator[bytes]:
         """The bytes of a file in pieces, for files that do not fit into memory."""
-        with self._sandbox._stream("GET", "/fs", params={"path": path}) as answer:
+        for block in self._blocks_of("/fs", path):
+            yield block
+
+    def _blocks_of(self, route: str, path: str) -> Iterator[bytes]:
+        with self._sandbox._stream("GET", route, params={"path": path}) as answer:
             recording = answer.extensions.get("recording")
             for block in answer.iter_bytes(BLOCK):
                 if recording is not None:
@@ -101,12 +107,45 @@ class SandboxFilesystem:
         return self.write(path, content, append=True)
 
     def upload(self, local_path: Local, remote_path: str, *, mode: Optional[str] = None) -> Dict[str, Any]:
-        """Copies a local file of any size into the sandbox."""
+        """Copies a local file of any size, or the contents of a directory, into the sandbox.
+
+        A directory is copied with its links and permissions; files that are already there stay or are replaced.
+        """
+        if os.path.isdir(local_path):
+            return self._upload_directory(os.fspath(local_path), remote_path)
         with open(local_path, "rb") as file:
             return self._put(remote_path, _blocks(file), append=False, mode=mode, user=None)
 
     def download(self, remote_path: str, local_path: Local) -> None:
-        """Copies a file of any size out of the sandbox. A complete copy replaces an existing local file."""
+        """Copies a file of any size, or the contents of a directory, out of the sandbox.
+
+        A complete copy replaces an existing local file.
+        """
+        try:
+            self._download_file(remote_path, local_path)
+        except BadRequestError as error:
+            if error.code != "is_a_directory":
+                raise
+            self._download_directory(remote_path, os.fspath(local_path))
+
+    def _upload_directory(self, local_path: str, remote_path: str) -> Dict[str, Any]:
+        with tempfile.TemporaryFile() as archive:
+            in_thread(lambda: pack(local_path, archive))
+            archive.seek(0)
+            headers = {"content-type": "application/x-tar"}
+            more: Dict[str, Any] = {"params": {"path": remote_path}, "headers": headers, "timeout": None}
+            answer = self._sandbox._fetch("PUT", "/fs/tar", content=_blocks(archive), **more)
+        written: Dict[str, Any] = answer.json()
+        return written
+
+    def _download_directory(self, remote_path: str, local_path: str) -> None:
+        with tempfile.TemporaryFile() as archive:
+            for block in self._blocks_of("/fs/tar", remote_path):
+                archive.write(block)
+            archive.seek(0)
+            in_thread(lambda: unpack(archive, local_path))
+
+    def _download_file(self, remote_path: str, local_path: Local) -> None:
         unfinished = f"{os.fspath(local_path)}.{os.getpid()}.part"
         try:
             with open(unfinished, "wb") as file:

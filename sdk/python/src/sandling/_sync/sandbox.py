@@ -6,12 +6,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Type, TypeVar, Union
 
 from ..errors import CommandFailed
-from ..models import Event, ExecResult, Metrics, Preview
-from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body, one_timeout
+from ..models import Event, ExecResult, Execution, Metrics, Preview
+from ..options import (
+    DEFAULT_TEMPLATE,
+    CreateOptions,
+    ExecOptions,
+    code_body,
+    create_body,
+    exec_body,
+    is_script,
+    live_code_body,
+    one_timeout,
+)
 from .base import default_client
 from .checkpoints import Checkpoints
 from .colour import Opening, Source, id_to_cancel, or_undone
-from .contexts import CodeContext, Contexts
+from .contexts import CodeContext, Contexts, run_live
 from .exec import Exec, ExecStream, OnOutput, SandboxCommands, follow, patience
 from .filesystem import SandboxFilesystem
 from .machine import Machine
@@ -65,7 +75,7 @@ class Sandbox(Machine, Opening):
 
     @classmethod
     def get(cls: Type[S], sandbox_id: str, *, client: Optional[Client] = None) -> S:
-        """An existing sandbox, by its ID."""
+        """An existing sandbox, by its ID or name."""
         client = client or default_client()
         return cls._of(client, client._transport.request("GET", f"/v1/sandboxes/{sandbox_id}"))
 
@@ -157,15 +167,30 @@ class Sandbox(Machine, Opening):
         language: str = "python",
         timeout_seconds: Optional[float] = None,
         *,
+        fresh: bool = False,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
         **options: Unpack[ExecOptions],
-    ) -> ExecResult:
-        """Runs a script in ``python``, ``node`` or ``bash``, with a pre-warmed interpreter.
+    ) -> Execution:
+        """Runs code in ``python`` or ``node``. Variables last from call to call, and a fork has them too.
 
-        Each call has its own interpreter. To keep variables and get rich results, use :attr:`contexts`.
+        The value of the last expression is a result, and so are plots and tables. An exception is in ``error``. Calls
+        wait for each other. For more than one interpreter, use :attr:`contexts`.
+
+        With ``fresh=True``, and always in ``bash``, the code runs as a script in a new process, without the variables.
+
+        :raises SandboxTimeout: the code reached ``timeout_seconds`` and was ended.
         """
-        return self._run(code_body(code, language, timeout_seconds, options), on_stdout, on_stderr)
+        if is_script(language, fresh):
+            script = code_body(code, language, timeout_seconds, options)
+            return Execution.of_script(self._run(script, on_stdout, on_stderr))
+        body = live_code_body(code, language, timeout_seconds, options)
+        return run_live(self, body, on_stdout, on_stderr)
+
+    def _run_script(
+        self, code: str, language: str, timeout_seconds: Optional[float], options: ExecOptions
+    ) -> ExecResult:
+        return self._run(code_body(code, language, timeout_seconds, options), None, None)
 
     def stream(
         self,

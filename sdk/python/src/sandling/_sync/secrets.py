@@ -20,24 +20,35 @@ class Secret:
     """A secret of the workspace, without its value, which no request returns.
 
     A sandbox with the secret has a placeholder in a variable of the same name. The gateway puts the value into HTTPS
-    requests to ``hosts``, and to no other host.
+    requests to ``hosts``, at ``placements``, and nowhere else.
     """
 
     name: str
     hosts: List[str] = field(default_factory=list)
     created_at: str = ""
+    placements: List[str] = field(default_factory=list)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Secret:
-        return cls(data["name"], list(data["hosts"]), data.get("created_at", ""))
+        return cls(data["name"], list(data["hosts"]), data.get("created_at", ""), list(data.get("placements", [])))
 
     @classmethod
-    def set(cls, name: str, value: str, *, hosts: Union[str, Sequence[str]], client: Optional[Client] = None) -> Secret:
+    def set(
+        cls,
+        name: str,
+        value: str,
+        *,
+        hosts: Union[str, Sequence[str]],
+        placements: Union[str, Sequence[str], None] = None,
+        client: Optional[Client] = None,
+    ) -> Secret:
         """Stores or replaces a secret. Sandboxes that have it use the new value at once.
 
         :param hosts: names and ``*.name`` whose requests may carry it.
+        :param placements: where in a request: ``header NAME``, ``header NAME: PREFIX``, ``query KEY`` or ``basic``.
+            The default is ``header Authorization: Bearer``. The gateway refuses the placeholder anywhere else.
         """
-        return (client or default_client()).secrets.set(name, value, hosts=hosts)
+        return (client or default_client()).secrets.set(name, value, hosts=hosts, placements=placements)
 
     @classmethod
     def list(cls, *, client: Optional[Client] = None) -> List[Secret]:
@@ -55,9 +66,18 @@ class Secrets:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def set(self, name: str, value: str, *, hosts: Union[str, Sequence[str]]) -> Secret:
+    def set(
+        self,
+        name: str,
+        value: str,
+        *,
+        hosts: Union[str, Sequence[str]],
+        placements: Union[str, Sequence[str], None] = None,
+    ) -> Secret:
         """Stores or replaces a secret. Sandboxes that have it use the new value at once."""
-        body = {"value": value, "hosts": [hosts] if isinstance(hosts, str) else [*hosts]}
+        body = {"value": value, "hosts": _list(hosts)}
+        if placements is not None:
+            body["placements"] = _list(placements)
         return Secret.from_wire(self._client._transport.request("PUT", _path(name), body=body))
 
     def list(self) -> List[Secret]:
@@ -91,6 +111,10 @@ class SandboxSecrets:
 
     def _change(self, names: Sequence[str]) -> List[GrantedSecret]:
         return (self._sandbox.network.set(secrets=[*names])).secrets
+
+
+def _list(items: Union[str, Sequence[str]]) -> List[str]:
+    return [items] if isinstance(items, str) else [*items]
 
 
 def _path(name: str) -> str:

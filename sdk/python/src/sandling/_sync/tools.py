@@ -171,7 +171,7 @@ class SandboxTools:
     ) -> ToolOutput:
         deadline = self._deadline(timeout_seconds)
         if language != "python":
-            return self._ran(record, self.sandbox.run_code(code, language, deadline, cwd=self._directory))
+            return self._ran(record, self.sandbox._run_script(code, language, deadline, {"cwd": self._directory}))
         with self._cells:
             try:
                 cell = (self._context()).run_code(code, deadline)

@@ -1,0 +1,36 @@
+//! Finds snapshots by their id or name.
+
+use sandling_engine::SnapshotId;
+use sandling_service::WorkspaceName;
+
+use crate::app::App;
+use crate::error::ApiError;
+
+/// The id of a workspace's snapshot, given its id or its name. Of several with one name, it is the newest.
+pub(crate) fn resolve(app: &App, workspace: &WorkspaceName, named: &str) -> Result<SnapshotId, ApiError> {
+    match SnapshotId::parse(named) {
+        Some(id) => Ok(id),
+        None => by_name(app, workspace, named)?.ok_or_else(|| ApiError::not_found("snapshot")),
+    }
+}
+
+/// Refuses a name that another snapshot of the workspace has.
+pub(crate) fn check_free(app: &App, workspace: &WorkspaceName, name: &str) -> Result<(), ApiError> {
+    if SnapshotId::parse(name).is_some() {
+        return Err(ApiError::bad_request("the name of a snapshot must not be an id"));
+    }
+    match by_name(app, workspace, name)? {
+        None => Ok(()),
+        Some(id) => {
+            let message = format!(
+                "the name `{name}` belongs to snapshot {id}; delete that snapshot first, or choose another name"
+            );
+            Err(ApiError::conflict("name_taken", message))
+        }
+    }
+}
+
+fn by_name(app: &App, workspace: &WorkspaceName, name: &str) -> Result<Option<SnapshotId>, ApiError> {
+    let oldest_first = app.engine.snapshots().list(workspace.as_str())?;
+    Ok(oldest_first.into_iter().rev().find(|info| info.name.as_deref() == Some(name)).map(|info| info.id))
+}

@@ -1,0 +1,7 @@
+//! `sandling doctor`: what this host can do, and with `--attack` whether its defenses hold.
+
+mod attack;
+mod checks;
+
+pub use attack::probe;
+pub use checks::doctor;

@@ -1,0 +1,78 @@
+"""Archives of directories: what goes in comes out, and nothing is written outside."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from sandling.archives import pack, unpack
+
+
+def archive_of(*members: Dict[str, Any]) -> io.BytesIO:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for member in members:
+            content = member.pop("content", b"")
+            info = tarfile.TarInfo(member.pop("name"))
+            info.size = len(content)
+            for name, value in member.items():
+                setattr(info, name, value)
+            tar.addfile(info, io.BytesIO(content))
+    file.seek(0)
+    return file
+
+
+def test_a_directory_survives_the_way_there_and_back(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep" / ("long" * 30)).mkdir(parents=True)
+    (source / "deep" / ("long" * 30) / "file").write_bytes(b"\xff\x00" * 1000)
+    (source / "run").write_text("run")
+    (source / "run").chmod(0o777)
+    (source / "link").symlink_to("run")
+    os.mkfifo(source / "pipe")
+    file = io.BytesIO()
+    pack(str(source), file)
+    file.seek(0)
+    target = tmp_path / "new" / "target"
+    target.mkdir(parents=True)
+    (target / "kept").write_text("kept")
+    unpack(file, str(target))
+    assert (target / "deep" / ("long" * 30) / "file").read_bytes() == b"\xff\x00" * 1000
+    assert (target / "run").stat().st_mode & 0o777 == 0o755
+    assert os.readlink(target / "link") == "run"
+    assert sorted(os.listdir(target)) == ["deep", "kept", "link", "run"]
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])
+def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="leads out"):
+        unpack(archive_of({"name": name, "content": b"x"}), str(tmp_path / "in"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = {"name": "dir", "type": tarfile.SYMTYPE, "linkname": str(outside)}
+    file = {"name": "dir/file", "content": b"x"}
+    with pytest.raises((ValueError, OSError)):
+        unpack(archive_of(link, file), str(tmp_path / "in"))
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "dir").symlink_to(outside)
+    with pytest.raises(ValueError, match="in the way"):
+        unpack(archive_of({"name": "dir/file", "content": b"x"}), str(there))
+    assert not os.listdir(outside)
+
+
+def test_a_hard_link_becomes_a_copy(tmp_path: Path) -> None:
+    first = {"name": "./a", "content": b"1"}
+    second = {"name": "./b", "type": tarfile.LNKTYPE, "linkname": "./a"}
+    outside = {"name": "./c", "type": tarfile.LNKTYPE, "linkname": "./missing"}
+    unpack(archive_of(first, second, outside), str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"] and (tmp_path / "b").read_bytes() == b"1"
