@@ -198,8 +198,8 @@ pub fn options() -> RegistryOptions {
         |endpoint: &super::super::Endpoint, address: IpAddr| endpoint.role == Role::Registry && address.is_loopback();
     let timeouts = Timeouts {
         connect: Duration::from_secs(5),
-        idle: Duration::from_millis(1500),
-        document: Duration::from_secs(4),
+        idle: Duration::from_secs(1),
+        document: Duration::from_secs(5),
         slowest_bytes_per_second: 1024 * 1024,
         retries: 2,
         backoff: Duration::from_millis(5),
