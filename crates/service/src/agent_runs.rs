@@ -127,7 +127,12 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 }
 
 fn state(last: &Value, changed: SystemTime) -> RunState {
-    let is_over = matches!(last["type"].as_str(), Some("end" | "check" | "winner"));
+    let is_over = match last["type"].as_str() {
+        Some("winner") => true,
+        // Other attempts of the run may still work.
+        Some("end" | "check") => last["attempt"].is_null(),
+        _ => false,
+    };
     let silent_for = SystemTime::now().duration_since(changed).unwrap_or_default();
     match (is_over, silent_for > SILENCE) {
         (true, _) => RunState::Ended,
@@ -159,6 +164,16 @@ mod tests {
         let part = runs.read(&listed[0].id, part.next).unwrap().unwrap();
         assert_eq!((part.lines.len(), part.state), (2, RunState::Ended));
         assert!(runs.read(&listed[0].id, part.next).unwrap().unwrap().lines.is_empty());
+    }
+
+    #[test]
+    fn a_run_of_several_attempts_ends_with_its_winner() {
+        let now = SystemTime::now();
+        let state_after = |line: &str| state(&serde_json::from_str(line).unwrap(), now);
+        assert_eq!(state_after(r#"{"type":"end","attempt":1}"#), RunState::Running);
+        assert_eq!(state_after(r#"{"type":"check","attempt":2}"#), RunState::Running);
+        assert_eq!(state_after(r#"{"type":"winner","attempt":2}"#), RunState::Ended);
+        assert_eq!(state_after(r#"{"type":"check"}"#), RunState::Ended);
     }
 
     #[test]
