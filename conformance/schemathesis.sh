@@ -59,8 +59,8 @@ make_things() {
 }
 
 trap 'clean_up "$installed/server.log"' EXIT
-[ -x "$installed/schemathesis/bin/python" ] || python3 -m venv "$installed/schemathesis"
-"$installed/schemathesis/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+. "$here/../scripts/python.sh"
+python_env "$installed/schemathesis" schemathesis==4.32.5
 start_server
 make_things
 (cd "$run" && PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=schemathesis_hooks PYTHONPATH=$here \

@@ -11,8 +11,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 venv=${CARGO_TARGET_DIR:-$here/../target}/sdk-test
 [ $# -eq 0 ] || { SANDLING_BINARY=$(realpath "$1") && export SANDLING_BINARY; }
 
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/python/tests/requirements.txt"
+. "$here/../scripts/python.sh"
+python_env "$venv" --requirement "$here/python/tests/requirements.txt"
 export PATH=$venv/bin:$PATH
 (
   cd "$here/python"

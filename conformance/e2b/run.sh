@@ -26,13 +26,14 @@ fi
 installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance/e2b
 newest=${CONFORMANCE_NEWEST:+newest-}
 . "$here/../server.sh"
+. "$here/../../scripts/python.sh"
 
 install_pip() { # SUITE
   local venv=$installed/$newest$1 wanted
-  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
   mapfile -t wanted < <(sed "${newest:+s/^\(e2b.*\)==.*/\1/}" "$here/$1/requirements.txt")
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ${newest:+--upgrade} "${wanted[@]}"
-  [ -z "$newest" ] || "$venv/bin/python" -m pip freeze | grep '^e2b'
+  python_env "$venv" ${newest:+--upgrade} "${wanted[@]}"
+  [ -z "$newest" ] || "$venv/bin/python" -c \
+    'from importlib.metadata import distributions as d; print(*sorted(f"{p.name}=={p.version}" for p in d() if "e2b" in p.name), sep="\n")'
 }
 install_python() { install_pip python; }
 install_older() { install_pip older; }

@@ -20,9 +20,8 @@ if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
 fi
 
 mkdir -p "$installed"
-[ -x "$installed/python/bin/python" ] || python3 -m venv "$installed/python"
-"$installed/python/bin/python" -m pip install --quiet --disable-pip-version-check \
-  --requirement "$here/../pandastack/python/requirements.txt"
+. "$here/../../scripts/python.sh"
+python_env "$installed/python" --requirement "$here/../pandastack/python/requirements.txt"
 
 cd "$here"
 private=()

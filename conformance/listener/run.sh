@@ -12,9 +12,8 @@ installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance
 export SANDLING PYTHONDONTWRITEBYTECODE=1
 
 mkdir -p "$installed"
-[ -x "$installed/python/bin/python" ] || python3 -m venv "$installed/python"
-"$installed/python/bin/python" -m pip install --quiet --disable-pip-version-check \
-  --requirement "$here/../pandastack/python/requirements.txt"
+. "$here/../../scripts/python.sh"
+python_env "$installed/python" --requirement "$here/../pandastack/python/requirements.txt"
 
 # The attack has one descriptor for each connection.
 ulimit -n "$(ulimit -Hn)"

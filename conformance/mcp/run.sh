@@ -14,6 +14,7 @@ clients=("$@")
 [ ${#clients[@]} -gt 0 ] || clients=(python node)
 installed=${CARGO_TARGET_DIR:-$here/../../target}/mcp-conformance
 . "$here/../server.sh"
+. "$here/../../scripts/python.sh"
 http=
 # Records the result for clean_up.
 end_http() {
@@ -24,10 +25,7 @@ end_http() {
 trap 'if end_http; then clean_up "$log"; else clean_up "$log"; fi' EXIT
 log=$installed/server.log
 
-install_python() {
-  [ -x "$installed/python/bin/python" ] || python3 -m venv "$installed/python"
-  "$installed/python/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'mcp>=2.3,<3'
-}
+install_python() { python_env "$installed/python" --upgrade 'mcp>=2.3,<3'; }
 
 install_node() {
   mkdir -p "$installed/node"

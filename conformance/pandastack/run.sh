@@ -20,12 +20,9 @@ fi
 
 installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance
 . "$here/../server.sh"
+. "$here/../../scripts/python.sh"
 
-install_python() {
-  local venv=$installed/python
-  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/python/requirements.txt"
-}
+install_python() { python_env "$installed/python" --requirement "$here/python/requirements.txt"; }
 
 install_typescript() {
   mkdir -p "$installed/typescript"

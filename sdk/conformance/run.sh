@@ -29,6 +29,7 @@ if [ ${#runners[@]} -eq 0 ]; then
 fi
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
 . "$here/../../conformance/server.sh"
+. "$here/../../scripts/python.sh"
 trap 'clean_up "$installed/server.log"' EXIT
 
 case_python() { "$installed/python/bin/python" "$here/python/run.py" sync; }
@@ -52,7 +53,7 @@ case_node18() {
 
 case_guides() {
   local python=$installed/python/bin/python
-  "$python" -m pip install --quiet --disable-pip-version-check anthropic
+  python_env "$installed/python" anthropic
   (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
   "$python" "$here/guides.py" python && "$python" "$here/guides.py" typescript "$installed/typescript"
 }
