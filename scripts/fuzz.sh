@@ -3,10 +3,9 @@
 #
 #   scripts/fuzz.sh [SECONDS] [TARGET…]
 #
-# SECONDS (60) is how long each target runs. With `ci`, two targets run for a minute, others for 15 seconds, and the
-# date selects the two. Without a TARGET, all run. The corpus in target/fuzz grows with each run; it begins with
-# fuzz/corpus. An input that a target fails on is in target/fuzz/artifacts: fix the parser, and add the input to
-# fuzz/corpus.
+# SECONDS (60) is how long each target runs; with 0, the script only builds them. Without a TARGET, all run. The corpus in
+# target/fuzz grows with each run; it begins with fuzz/corpus. An input that a target fails on is in
+# target/fuzz/artifacts: fix the parser, and add the input to fuzz/corpus.
 #
 # Needs no nightly toolchain: the targets look for panics, hangs and unbounded memory, which libFuzzer finds without a
 # sanitizer.
@@ -30,29 +29,18 @@ SANDLING_GUEST_BINARY=${SANDLING_GUEST_BINARY:-/bin/true} CARGO_INCREMENTAL=0 \
 mkdir -p "$out/artifacts"
 cp target/debug/examples/fuzz "$out/fuzz"
 
-# Prints TARGET and SECONDS of all targets, the longest first.
-plan() {
-  local count=${#targets[@]} at after
-  local first=$(($(date +%s) / 86400 * 2 % count))
-  for at in "${!targets[@]}"; do
-    after=$(((at - first + count) % count))
-    case $seconds in
-    ci) echo "${targets[at]} $((after < 2 ? 60 : 15))" ;;
-    *) echo "${targets[at]} $seconds" ;;
-    esac
-  done | sort --stable --reverse --numeric-sort --key 2
-}
+[ "$seconds" != 0 ] || exit 0
 
 # Runs one target. Its log is only needed to look into a finding.
-run() { # TARGET SECONDS
-  mkdir -p "$out/corpus/$1"
-  local log=$out/$1.log dictionary=()
-  [ ! -f "fuzz/dictionaries/$1.dict" ] || dictionary=(-dict="fuzz/dictionaries/$1.dict")
-  SANDLING_FUZZ_TARGET=$1 "$out/fuzz" -max_total_time="$2" -timeout=20 -rss_limit_mb=1024 "${dictionary[@]}" \
-    -artifact_prefix="$out/artifacts/$1-" "$out/corpus/$1" "fuzz/corpus/$1" >"$log" 2>&1 ||
-    { echo "$1 failed:" >&2; tail -50 "$log" >&2; exit 255; }
-  printf '%-14s %s\n' "$1" "$(tail -1 "$log")"
+run() { # SECONDS TARGET
+  mkdir -p "$out/corpus/$2"
+  local log=$out/$2.log dictionary=()
+  [ ! -f "fuzz/dictionaries/$2.dict" ] || dictionary=(-dict="fuzz/dictionaries/$2.dict")
+  SANDLING_FUZZ_TARGET=$2 "$out/fuzz" -max_total_time="$1" -timeout=60 -rss_limit_mb=1024 "${dictionary[@]}" \
+    -artifact_prefix="$out/artifacts/$2-" "$out/corpus/$2" "fuzz/corpus/$2" >"$log" 2>&1 ||
+    { echo "$2 failed:" >&2; tail -50 "$log" >&2; exit 255; }
+  printf '%-14s %s\n' "$2" "$(tail -1 "$log")"
 }
 export -f run
 
-plan | xargs --max-procs "$(nproc)" --max-args 2 bash -c 'run "$@"' -
+printf '%s\n' "${targets[@]}" | xargs --max-procs "$(nproc)" --max-args 1 bash -c 'run "$@"' - "$seconds"

@@ -107,7 +107,7 @@ code() {
     part "dependencies" scripts/deny.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "unit and integration tests" cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
-    part "fuzzing" nice scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-ci}" &&
+    part "fuzz targets" scripts/fuzz.sh 0 &&
     part "nested KVM" vm_tests nested::
 }
 step "code and virtual machines"
@@ -132,8 +132,12 @@ own_clients() {
     part "the dashboard" env SANDLING_TEMPLATES="$SANDLING_TEST_TEMPLATES" dashboard/test.sh "$sandling" &&
     part "attacks on this host" conformance/attack/run.sh "$sandling"
 }
-step "clients"
-lanes public_clients own_clients
+fuzzing() {
+  part "fuzzing" nice -n 10 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+}
+step "clients and fuzzing"
+# The clients mostly wait for virtual machines. Fuzzing takes the CPU time that is left.
+lanes public_clients own_clients fuzzing
 
 step "load"
 target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --out "$scratch" \
