@@ -9,10 +9,14 @@ use crate::link::{Link, LinkError};
 /// How often each thing is done.
 pub(super) const EXERCISES: u32 = 2;
 /// The commands that agents most often run first. Those that a template lacks fail without harm.
-const ORDINARY: &str = "cd /tmp; for round in 1 2; do ls -la / | grep -c root; cat /etc/os-release | head -3 | wc -l; \
-    mkdir exercise && echo print > exercise/a.py && find exercise -name '*.py' && rm -r exercise; env; uname -a; \
-    python3 -c 'import json, os, re, subprocess, sys; print(json.dumps(sys.path))'; \
-    python3 -m compileall -h; git --version; done >/dev/null 2>&1; true";
+const ORDINARY: &str = "cd /tmp; for round in 1 2; do ls -la /usr/bin | grep -c root; head -3 /etc/os-release | wc -l; \
+    mkdir exercise; cd exercise; echo 'print(1)' >a.py; cat a.py; find . -name '*.py' | xargs grep -n print; \
+    grep -rn print . | sort | sed s/a/b/ | awk '{ print $1 }' | tail -1; git init -q; git add -A; git status; \
+    git -c user.name=a -c user.email=a@b commit -qm a; git log --oneline; git diff; cd ..; rm -rf exercise; env; uname -a; \
+    python3 -c 'import json, os, re, subprocess, sys; print(json.dumps(sys.path))'; node -e 'console.log(1)'; done \
+    >/dev/null 2>&1; pip --version >/dev/null 2>&1; true";
+/// The ordinary commands take half a minute under emulation, and longer on a busy host.
+const RUN_WITHIN_MS: u64 = 300_000;
 /// A spare interpreter of a large template takes seconds to make on a busy host.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -36,8 +40,10 @@ pub(super) async fn exercise(link: &Link, languages: &[Language], rounds: u32) -
 
 /// Runs the commands of an ordinary first session.
 pub(super) async fn exercise_ordinary(link: &Link) -> Result<(), LinkError> {
-    let argv = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
-    run_if_present(link, "exercise-ordinary", Program::Argv(argv)).await
+    for line in ["echo", ORDINARY, "echo"] {
+        run_if_present(link, "exercise-ordinary", Program::Shell(line.to_owned())).await?;
+    }
+    Ok(())
 }
 
 async fn run_cell_once(link: &Link, language: Language) -> Result<(), LinkError> {
@@ -76,7 +82,7 @@ async fn run_once(link: &Link, id: &str, program: Program, code: &[u8]) -> Resul
         env: Default::default(),
         cwd: None,
         user: None,
-        timeout_ms: Some(60_000),
+        timeout_ms: Some(RUN_WITHIN_MS),
         output_limit: 1 << 16,
         on_limit: OnLimit::Kill,
         stdin: Stdin::Closed,
