@@ -35,7 +35,7 @@ impl Engine {
         sandbox.ask_task(Command::Rewind { to: to.clone(), answer }).await?;
         let was = answered.await.map_err(|_| SnapshotError::CutOff)??;
         sandbox.guest_told().await;
-        self.parts.snapshots.sweep_behind();
+        self.parts.snapshots.sweep_behind(Vec::new());
         Ok(Rewound { to, was })
     }
 }

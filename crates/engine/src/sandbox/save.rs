@@ -65,6 +65,16 @@ impl Pending {
     /// Writes the copy and tells the sandbox's task. When this returns, a checkpoint is on the timeline. The oldest
     /// checkpoint may be dropped for it, but not `spared`.
     pub(crate) async fn written(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let (snapshots, id) = (self.snapshots.clone(), self.saving.id().clone());
+        let written = self.write_and_tell(spared).await;
+        if written.is_err() {
+            // The sandbox may have ended, and may have swept before this snapshot was there.
+            snapshots.sweep_behind(vec![id]);
+        }
+        written
+    }
+
+    async fn write_and_tell(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let saved = self.saving.write().await?;
         let _held = self.snapshots.hold(&saved.0.id);
         let checkpoint = self.checkpoint.map(|checkpoint| Checkpoint {
@@ -84,7 +94,7 @@ impl Pending {
             known => known?,
         }
         if is_checkpoint {
-            self.snapshots.sweep_behind();
+            self.snapshots.sweep_behind(Vec::new());
         }
         self.sandbox.fold_behind(&self.snapshots);
         Ok(saved)

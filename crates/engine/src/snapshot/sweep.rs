@@ -140,11 +140,11 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Sweeps in the background.
-    pub(crate) fn sweep_behind(self: &Arc<Self>) {
+    /// Sweeps in the background, as [`sweep_with`](Self::sweep_with) does.
+    pub(crate) fn sweep_behind(self: &Arc<Self>, layers: Vec<SnapshotId>) {
         let snapshots = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = snapshots.sweep().await {
+            if let Err(error) = snapshots.sweep_with(&layers).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "could not sweep snapshots");
             }
         });
