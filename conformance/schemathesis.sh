@@ -5,7 +5,7 @@
 #   conformance/schemathesis.sh SANDLING [SECONDS]
 #
 # SANDLING is the path of the binary, SECONDS (120) how long it runs. `conformance/server.sh` says which
-# templates are used.
+# templates are used. SANDLING_SCHEMATHESIS_SEED repeats the requests of an earlier run, which has printed its seed.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -65,7 +65,8 @@ start_server
 make_things
 (cd "$run" && PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=schemathesis_hooks PYTHONPATH=$here \
   "$installed/schemathesis/bin/schemathesis" --config-file "$here/schemathesis.toml" \
-  run "$SANDLING_API/openapi.json" --phases examples,coverage,fuzzing --max-time "$seconds") ||
+  run "$SANDLING_API/openapi.json" --phases examples,coverage,fuzzing --max-time "$seconds" \
+  ${SANDLING_SCHEMATHESIS_SEED:+--seed "$SANDLING_SCHEMATHESIS_SEED"}) ||
   fail "schemathesis found something"
 api POST "/v1/sandboxes/$SANDBOX/exec" '{"args": ["/bin/true"]}' >/dev/null ||
   fail "the sandbox did not bear it:" "$(api GET "/v1/sandboxes/$SANDBOX/events")"

@@ -1,9 +1,11 @@
 //! A boolean in a query string, in every spelling that clients use.
 
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Flag {
     #[serde(rename = "true", alias = "1", alias = "True", alias = "yes")]
     Set,
@@ -17,6 +19,17 @@ impl Flag {
     }
 }
 
+/// Every spelling, with the best one for each value first.
+const SPELLINGS: [&str; 9] = ["true", "false", "1", "0", "True", "False", "yes", "no", ""];
+
+impl PartialSchema for Flag {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(SPELLINGS)).into()
+    }
+}
+
+impl ToSchema for Flag {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,6 +37,13 @@ mod tests {
     #[derive(Deserialize)]
     struct Query {
         follow: Option<Flag>,
+    }
+
+    #[test]
+    fn every_spelling_in_the_document_is_understood() {
+        for spelling in SPELLINGS {
+            assert!(serde_urlencoded::from_str::<Query>(&format!("follow={spelling}")).is_ok(), "{spelling}");
+        }
     }
 
     #[test]
