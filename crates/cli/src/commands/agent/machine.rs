@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandling_agent::{Engine, Worker};
 use sandling_tools::{Settings, Toolbox};
-use sandling_wire::{CreateSandbox, NetworkRequest, SetSecret};
+use sandling_wire::{CreateSandbox, DEFAULT_TEMPLATE, NetworkRequest, SetSecret};
 use serde_json::Value;
 
 use super::keys;
@@ -54,7 +54,7 @@ impl Machine {
         // An engine is one long-running command.
         let (usual, timeout) = match engine {
             Some(_) => ("agent", options.budget.max_time),
-            None => ("base", options.budget.command_timeout),
+            None => (DEFAULT_TEMPLATE, options.budget.command_timeout),
         };
         let mut machine = options.machine.request()?;
         if let (Some(engine), Some(network)) = (engine, &mut machine.network) {

@@ -29,7 +29,7 @@ pub async fn shell(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
         None => Client::find_or_start().await?,
     };
     let (template, reference) = match options.image.as_deref().map(ImageSource::parse) {
-        None => (Some(options.template.clone().unwrap_or_else(|| "base".to_owned())), None),
+        None => (Some(options.template.clone()), None),
         Some(ImageSource::Reference(reference)) => (None, Some(reference)),
         Some(ImageSource::File(path)) => (Some(image::template_of_file(common, Some(&client), &path).await?), None),
     };
