@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
-use crate::commands::{REMOVE_TIMEOUT, image, remove_sandbox};
+use crate::commands::{REMOVE_TIMEOUT, remove_sandbox, waiting};
 use crate::options::Agent;
 use crate::outcome;
 
@@ -68,7 +68,7 @@ impl Machine {
             ..machine
         };
         let creating = client.post::<Sandbox>("/v1/sandboxes", &request);
-        let made = image::with_progress(&client, options.image.as_deref(), creating).await?;
+        let made = waiting::with_progress(&client, &request, creating).await?;
         let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };

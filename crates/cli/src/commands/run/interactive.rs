@@ -12,7 +12,7 @@ use crate::client::{Client, field};
 use crate::commands::exec::in_terminal;
 use crate::commands::image::{self, ImageSource};
 use crate::commands::shell::LOGIN_SHELL;
-use crate::commands::{remove_sandbox, server_for};
+use crate::commands::{remove_sandbox, server_for, waiting};
 use crate::options::{Common, Run};
 use crate::terminal;
 
@@ -35,13 +35,13 @@ pub async fn shell(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
     };
     let request = CreateSandbox {
         template,
-        image: reference.clone(),
+        image: reference,
         ttl_seconds: Some(TTL_SECONDS),
         env: Some(options.env.iter().cloned().collect()),
         ..options.create_request()?
     };
     let creating = client.post::<Value>("/v1/sandboxes", &request);
-    let created = image::with_progress(&client, reference.as_deref(), creating).await?;
+    let created = waiting::with_progress(&client, &request, creating).await?;
     let id = field(&created, "id")?;
     let done = in_sandbox(&client, &id, options, files.as_ref()).await;
     remove_sandbox(&client, &id).await;
