@@ -72,6 +72,9 @@ fn sandboxes_have_names_and_can_be_looked_at() {
 fn the_default_template_has_pandas() {
     let server = Server::shared();
     assert_eq!(server.ok(&["run", "-c", "import pandas; print(pandas.Series([20, 22]).sum())"]), "42\n");
+    let lacks = server.sandling(&["run", "-t", "base", "-c", "import pandas"]);
+    let told = text(&lacks.stderr);
+    assert!(told.contains("'pandas'\nsandling: hint: the template code-interpreter has pandas"), "{told}");
     let made = server.json(&["create", "--json", "--ttl", "10m"]);
     assert_eq!(made["template"], "code-interpreter");
     let id = made["id"].as_str().unwrap();
