@@ -4,7 +4,7 @@
 #   scripts/dist_test.sh [wheel] [npm] [deb] [tarball]
 #
 # Needs root, and target/dist. Prints how long each step of a first hour takes. Every package gets a root file system
-# and a home of its own, so each builds the template `base` again; without KVM that takes minutes.
+# and a home of its own, so each builds the default template again; without KVM that takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -52,7 +52,7 @@ try_wheel() {
   first_hour venv/bin/sandling
   step "the SDK" "venv/bin/python -c '
 from sandling import Sandbox
-with Sandbox.create(\"base\") as sandbox:
+with Sandbox.create() as sandbox:
     assert sandbox.run_code(\"print(6 * 7)\").stdout == \"42\\n\"'"
 }
 try_npm() {
@@ -61,7 +61,7 @@ try_npm() {
   first_hour "npx --no-install sandling"
   step "the SDK" "node --input-type module --eval '
 import { Sandbox } from \"sandling\";
-const sandbox = await Sandbox.create(\"base\");
+const sandbox = await Sandbox.create();
 const { stdout } = await sandbox.runCode(\"print(6 * 7)\");
 await sandbox.kill();
 if (stdout !== \"42\\n\") throw new Error(stdout);'"

@@ -61,14 +61,14 @@ fill() {
   "$s" network --template base --set deny >/dev/null
 
   # A running sandbox that writes a volume, has a secret, a group, limits, labels and variables; and two forks of it.
-  running=$("$s" create --ttl 7d --idle 6d --label task=42 --env COLOUR=blue --volume data:/data \
+  running=$("$s" create --template base --ttl 7d --idle 6d --label task=42 --env COLOUR=blue --volume data:/data \
     --allow api.example.com --deny 198.51.100.0/24 --secret API_KEY --network-limit connections=7 --group crew \
     --hostname one --pids 300)
   "$s" exec "$running" sh -c 'echo in the volume >/data/file; echo on the disk >/root/file; sync'
   children=$("$s" fork -n 2 --volumes clone --ttl 7d "$running" | tr '\n' ' ')
 
   # A persistent one, and a template and an export from its snapshots.
-  persistent=$("$s" create --persistent --network deny)
+  persistent=$("$s" create --template base --persistent --network deny)
   "$s" exec "$persistent" sh -c 'echo kept >/root/file'
   snapshot=$("$s" snapshot create --name before "$persistent")
   unnamed=$("$s" snapshot create "$persistent")
@@ -79,12 +79,12 @@ fill() {
   "$s" volume snapshot shared shared-moment
 
   # One that hibernates, reads a volume and had a listener.
-  hibernated=$("$s" create --ttl 7d --idle 6d --volume shared:/shared:ro --inspect-tls --allow example.com)
+  hibernated=$("$s" create --template base --ttl 7d --idle 6d --volume shared:/shared:ro --inspect-tls --allow example.com)
   "$s" exec "$hibernated" sh -c 'echo asleep >/root/file; (while :; do sleep 1; done) & sync' </dev/null
   "$s" hibernate "$hibernated"
 
   # One with checkpoints before everything, one of them named, and a rewind.
-  timeline=$("$s" create --ttl 7d --idle 6d --checkpoints every-exec --checkpoints-kept 5)
+  timeline=$("$s" create --template base --ttl 7d --idle 6d --checkpoints every-exec --checkpoints-kept 5)
   "$s" exec "$timeline" sh -c 'echo one >/root/file'
   "$s" exec "$timeline" sh -c 'echo two >/root/file'
   "$s" checkpoint create --name two "$timeline" >/dev/null
@@ -108,7 +108,7 @@ fill() {
   # Previews, an idempotent request, a sandbox that has ended, and one of another workspace.
   "$s" ports "$running" --link 8000 --ttl 7d >/dev/null
   api POST /v1/sandboxes "{\"template\": \"base\", \"ttl_seconds\": 600000}" 'Idempotency-Key: golden' >/dev/null
-  ended=$("$s" create)
+  ended=$("$s" create --template base)
   "$s" rm "$ended"
   team=$(SANDLING_TOKEN=$team_token "$s" create --template base --ttl 7d --idle 6d --label who=team)
 

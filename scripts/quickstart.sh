@@ -16,20 +16,17 @@ say "2. Building sandling"
 cargo build --release --package sandling-cli
 sandling=target/release/sandling
 
-say "3. Baking the template \`base\` (minutes the first time, nothing later)"
-"$sandling" template build base
+say "3. Baking the template \`code-interpreter\` (minutes the first time, nothing later)"
+"$sandling" template build code-interpreter
 
 say "4. Running print(sum(range(101))) in a sandbox"
 "$sandling" run --verbose -c 'print(sum(range(101)))'
-
-say "5. Baking \`code-interpreter\`, which the SDKs use unless told otherwise (numpy, pandas, scipy, matplotlib, Node)"
-"$sandling" template build code-interpreter
 
 say "What to try next"
 cat <<EOF
   $sandling run --language bash -c 'uname -a; id; ls /'
   $sandling run --json -c 'import os; print(os.urandom(4).hex())'
-  $sandling run --template code-interpreter -c 'import pandas; print(pandas.__version__)'
+  $sandling run -c 'import pandas; print(pandas.__version__)'
   $sandling doctor                             # what this host can do
   $sandling --help
   python3 -m venv .venv && .venv/bin/pip install ./sdk/python

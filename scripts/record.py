@@ -3,7 +3,7 @@
 
     scripts/record.py SANDLING [PICTURE]
 
-Needs the template `base`. PICTURE is docs/pictures/session.svg by default.
+Needs the template `code-interpreter`. PICTURE is docs/pictures/session.svg by default.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def agent(server: ModelServer, *arguments: str, api: str = "anthropic", cwd: Opt
     else:
         environment.update(OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{server.url}/v1", OPENAI_MODEL="scripted")
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as transcript:
-        command = [SANDLING, "agent", "--api", api, "--transcript", transcript.name, *arguments]
+        command = [SANDLING, "agent", "--template", "base", "--api", api, "--transcript", transcript.name, *arguments]
         ran = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, cwd=cwd
         )
@@ -254,7 +254,8 @@ def signalled(asked: signal.Signals) -> int:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
     with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
         environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
-        command = [SANDLING, "agent", "--max-time", "5m", "--transcript", f"{at}/transcript.jsonl", "Sleep."]
+        options = ["--template", "base", "--max-time", "5m", "--transcript", f"{at}/transcript.jsonl"]
+        command = [SANDLING, "agent", *options, "Sleep."]
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(lambda: server.requests and sandboxes() and process.poll() is None)
         process.send_signal(asked)

@@ -72,6 +72,8 @@ def agent(server: ModelServer, *arguments: str, columns: int = 80, **more: str) 
         command = [
             SANDLING,
             "agent",
+            "--template",
+            "base",
             "--api",
             "anthropic",
             "--transcript",

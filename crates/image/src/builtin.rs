@@ -117,7 +117,7 @@ fn builtin_recipe(name: &str) -> Option<Recipe> {
     builtin_recipes().into_iter().find(|recipe| recipe.name.as_str() == name)
 }
 
-/// All built-in recipes, the default one first.
+/// All built-in recipes, the smallest first.
 pub fn builtin_recipes() -> Vec<Recipe> {
     BUILT_IN.iter().map(|make| make()).collect()
 }

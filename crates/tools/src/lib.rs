@@ -16,7 +16,7 @@ mod toolbox;
 
 pub use excerpt::{Excerpt, shorten};
 pub use files::picture;
-pub use missing_module::module_hint;
+pub use missing_module::MissingModule;
 pub use observation::{Image, Observation};
 pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
 pub use toolbox::{CallControl, Settings, ToolError, Toolbox, correctable_as_result, is_correctable};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sandling_client::{ClientError, query};
 use serde::Deserialize;
 
-use crate::missing_module::module_hint;
+use crate::missing_module::MissingModule;
 use crate::observation::Observation;
 use crate::toolbox::Toolbox;
 
@@ -34,7 +34,8 @@ impl Toolbox {
         if observation.exit_code == Some(0) {
             return observation;
         }
-        let mut notes: Vec<String> = module_hint(&observation.text).into_iter().collect();
+        let missing = MissingModule::in_stderr(&observation.text);
+        let mut notes: Vec<String> = missing.iter().map(MissingModule::hint).collect();
         if let Ok(refusals) = self.new_refusals().await
             && !refusals.is_empty()
         {

@@ -10,6 +10,10 @@ use crate::network::NetworkRequest;
 use crate::network_view::NetworkSummary;
 use crate::volume::{MountedView, VolumeMount};
 
+/// The template of a sandbox whose creator names none: with the server, in the command line and in the SDKs. E2B's
+/// dialect has its own.
+pub const DEFAULT_TEMPLATE: &str = "code-interpreter";
+
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SandboxView {
     pub id: String,
@@ -63,7 +67,7 @@ pub struct CreateSandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "web", pattern = "^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
     pub name: Option<String>,
-    #[schema(default = "code-interpreter", example = "base", pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
+    #[schema(default = json!(DEFAULT_TEMPLATE), example = "base", pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
     pub template: Option<String>,
     /// An OCI image instead of a template, like `python:3.12-slim` or `ghcr.io/org/tool@sha256:…`. If the workspace has no
     /// template of it yet, the server pulls the image first, which can take minutes.

@@ -196,7 +196,7 @@ function TemplateList() {
       <Show from={templates}>
         {(list) =>
           list.length === 0 ? (
-            <Empty title="No templates yet"><code>sandling template build base</code> builds the first one.</Empty>
+            <Empty title="No templates yet"><code>sandling template build code-interpreter</code> builds the first one.</Empty>
           ) : (
             <ul class="feed">
               {list.slice(0, 6).map((template) => (

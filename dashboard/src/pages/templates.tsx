@@ -29,7 +29,7 @@ export function Templates() {
           <Show from={templates}>
             {(all) =>
               all.length === 0 ? (
-                <Empty title="No templates yet"><code>sandling template build base</code> on the server builds the first one.</Empty>
+                <Empty title="No templates yet"><code>sandling template build code-interpreter</code> on the server builds the first one.</Empty>
               ) : (
                 <div class="table-box">
                   <table>

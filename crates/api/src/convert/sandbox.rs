@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use sandling_engine::{
     BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxId, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
 };
-use sandling_wire::{CheckpointsName, CreateSandbox, LifecyclePatch, LifecycleView, SandboxView};
+use sandling_wire::{CheckpointsName, CreateSandbox, DEFAULT_TEMPLATE, LifecyclePatch, LifecycleView, SandboxView};
 
 use super::network::network_spec;
 use super::network_view::network_summary;
 use super::{IntoEngine, IntoWire, seconds};
 use crate::error::ApiError;
 
-/// The default template.
-const DEFAULT_TEMPLATE: &str = "code-interpreter";
 /// Metadata with this prefix is stored, but never shown again.
 const SECRET: &str = "secret.";
 /// The metadata key by which clients see which build a sandbox was created for.

@@ -4,6 +4,7 @@ use sandling_wire::{CheckpointsName, CreateSandbox};
 use serde_json::Value;
 
 use super::image::{self, ImageSource};
+use super::waiting;
 use crate::client::Client;
 use crate::options::{Common, Create};
 use crate::show;
@@ -25,7 +26,7 @@ pub async fn create(common: &Common, options: &Create) -> anyhow::Result<()> {
     let request = CreateSandbox {
         name: options.name.clone(),
         template,
-        image: reference.clone(),
+        image: reference,
         from_snapshot,
         env: Some(options.env.iter().cloned().collect()),
         labels: Some(options.labels.iter().cloned().collect()),
@@ -37,6 +38,6 @@ pub async fn create(common: &Common, options: &Create) -> anyhow::Result<()> {
         ..options.machine.request()?
     };
     let creating = client.post::<Value>("/v1/sandboxes", &request);
-    let created = image::with_progress(&client, reference.as_deref(), creating).await?;
+    let created = waiting::with_progress(&client, &request, creating).await?;
     show::field(&created, "id", options.json)
 }

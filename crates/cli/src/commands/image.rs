@@ -1,4 +1,4 @@
-//! Sandboxes from OCI images: where an image comes from, and what its pull does.
+//! Sandboxes from OCI images: where an image comes from, and its pull in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use sandling_engine::{Engine, Step};
 use sandling_service::{ImageSettings, Images, WorkspaceName};
-use sandling_wire::ImagePulls;
 
 use super::open_engine;
 use crate::client::{Client, Origin};
@@ -15,8 +14,7 @@ use crate::options::Common;
 use crate::show;
 
 /// What takes longer than this shows its progress.
-const QUIET: Duration = Duration::from_secs(2);
-const POLL: Duration = Duration::from_millis(500);
+pub(super) const QUIET: Duration = Duration::from_secs(2);
 
 /// The value of `--image`.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,30 +33,6 @@ impl ImageSource {
         }
         let is_path = text == "." || text == ".." || ["/", "./", "../"].iter().any(|start| text.starts_with(start));
         if is_path { Self::File(text.into()) } else { Self::Reference(text.to_owned()) }
-    }
-}
-
-/// Waits for a request that may pull an image. Shows what the pull does if it takes long.
-pub async fn with_progress<T>(client: &Client, image: Option<&str>, request: impl Future<Output = T>) -> T {
-    let mut request = std::pin::pin!(request);
-    let Some(image) = image else { return request.await };
-    if let Ok(done) = tokio::time::timeout(QUIET, &mut request).await {
-        return done;
-    }
-    let progress = show::Progress::new();
-    let mut last = String::new();
-    loop {
-        if let Ok(ImagePulls { pulls }) = client.get("/v1/images/pulls").await
-            && let Some(pull) = pulls.into_iter().find(|pull| pull.image == image)
-            && (pull.total.is_some() || pull.step != last)
-        {
-            last.clone_from(&pull.step);
-            progress.step(&Step { text: pull.step, progress: pull.done.zip(pull.total) });
-        }
-        if let Ok(done) = tokio::time::timeout(POLL, &mut request).await {
-            progress.done();
-            return done;
-        }
     }
 }
 

@@ -38,6 +38,7 @@ pub mod timeline;
 pub mod token;
 pub mod top;
 pub mod volume;
+mod waiting;
 pub mod webhook;
 pub mod workspace;
 

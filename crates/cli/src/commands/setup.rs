@@ -80,7 +80,7 @@ pub async fn build_if_missing(engine: &Arc<Engine>, name: &str) -> anyhow::Resul
     }
     install_missing_packages(Purpose::BuildTemplates)?;
     let takes = match engine.probe().accelerator {
-        Accelerator::Kvm => "about a minute",
+        Accelerator::Kvm => "a minute or two",
         Accelerator::Tcg => "two to five minutes without KVM",
     };
     eprintln!("sandling: building the template `{}`, once; it takes {takes}", built_in.recipe.name);

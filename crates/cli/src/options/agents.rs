@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sandling_agent::Api;
+use sandling_wire::DEFAULT_TEMPLATE;
 
 use super::parse;
 use super::run::MachineOptions;
@@ -15,7 +16,7 @@ pub struct Mcp {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
     /// Template for the sandboxes
-    #[arg(long, default_value = "base", value_name = "NAME")]
+    #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
     pub template: String,
     /// OCI image for the sandboxes instead of a template, e.g. python:3.12-slim
     #[arg(long, value_name = "REFERENCE", conflicts_with = "template")]
@@ -56,7 +57,7 @@ pub struct Agent {
     /// Model name [default: ANTHROPIC_MODEL or OPENAI_MODEL]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Template for the sandbox [default: base, or agent with --engine]
+    /// Template for the sandbox [default: code-interpreter, or agent with --engine]
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
     /// OCI image for the sandbox instead of a template, e.g. python:3.12-slim

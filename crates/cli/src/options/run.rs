@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sandling_engine::network::BadLimit;
 use sandling_protocol::Language;
-use sandling_wire::{CreateSandbox, ModeName, VolumeMount};
+use sandling_wire::{CreateSandbox, DEFAULT_TEMPLATE, ModeName, VolumeMount};
 
 use super::images::OperatorImages;
 use super::network::{NetworkAccess, OperatorNetwork};
@@ -39,9 +39,9 @@ pub struct Run {
     /// Arguments for the code
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
-    /// Template for the sandbox [default: base, or code-interpreter for Node]
-    #[arg(short, long, value_name = "NAME")]
-    pub template: Option<String>,
+    /// Template for the sandbox
+    #[arg(short, long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
+    pub template: String,
     /// OCI image for the sandbox: a reference like python:3.12-slim, or docker-archive:FILE, oci:DIR or a path
     #[arg(long, value_name = "IMAGE", conflicts_with = "template")]
     pub image: Option<String>,

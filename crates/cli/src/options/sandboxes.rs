@@ -1,6 +1,7 @@
 //! Options of the commands that create, list and remove sandboxes.
 
 use clap::Args;
+use sandling_wire::DEFAULT_TEMPLATE;
 
 use super::parse;
 use super::run::MachineOptions;
@@ -11,7 +12,7 @@ pub struct Create {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Template for the sandbox
-    #[arg(short, long, default_value = "base", value_name = "NAME")]
+    #[arg(short, long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
     pub template: String,
     /// OCI image for the sandbox: a reference like python:3.12-slim, or docker-archive:FILE, oci:DIR or a path
     #[arg(long, value_name = "IMAGE", conflicts_with = "template")]

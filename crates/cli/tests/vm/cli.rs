@@ -47,12 +47,39 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn run_forwards_output_and_exit_code() {
     let shell = Shell::new();
-    let ran =
-        shell.sandling(&["run", "-c", "import sys; print(sum(range(101))); print('e', file=sys.stderr); sys.exit(5)"]);
+    let ran = shell.sandling(&[
+        "run",
+        "-t",
+        "base",
+        "-c",
+        "import sys; print(sum(range(101))); print('e', file=sys.stderr); sys.exit(5)",
+    ]);
     assert_eq!((text(&ran.stdout), text(&ran.stderr), ran.status.code()), ("5050\n".into(), "e\n".into(), Some(5)));
-    let ran =
-        shell.sandling(&["run", "--language", "bash", "-c", "echo \"$1-$2-$X\"", "--env", "X=y", "--", "a", "b c"]);
+    let ran = shell.sandling(&[
+        "run",
+        "-t",
+        "base",
+        "--language",
+        "bash",
+        "-c",
+        "echo \"$1-$2-$X\"",
+        "--env",
+        "X=y",
+        "--",
+        "a",
+        "b c",
+    ]);
     assert_eq!(text(&ran.stdout), "a-b c-y\n", "{}", text(&ran.stderr));
+    shell.assert_nothing_left();
+}
+
+#[test]
+fn the_default_template_has_pandas_and_node() {
+    let shell = Shell::new();
+    let ran = shell.sandling(&["run", "-c", "import pandas; print(pandas.Series([20, 22]).sum())"]);
+    assert_eq!(text(&ran.stdout), "42\n", "{}", text(&ran.stderr));
+    let ran = shell.sandling(&["run", "--language", "node", "-c", "console.log(6 * 7)"]);
+    assert_eq!(text(&ran.stdout), "42\n", "{}", text(&ran.stderr));
     shell.assert_nothing_left();
 }
 
@@ -61,10 +88,11 @@ fn code_comes_from_a_file_or_stdin_and_stdin_can_be_data() {
     let shell = Shell::new();
     let file = shell.home.path().join("script.sh");
     std::fs::write(&file, "cat; echo \"args: $*\"").unwrap();
-    let mut child = shell.command(&["run", file.to_str().unwrap(), "--", "x"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        shell.command(&["run", "-t", "base", file.to_str().unwrap(), "--", "x"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"data\n").unwrap();
     assert_eq!(text(&child.wait_with_output().unwrap().stdout), "data\nargs: x\n");
-    let mut child = shell.command(&["run", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = shell.command(&["run", "-t", "base", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"print('from stdin')").unwrap();
     assert_eq!(text(&child.wait_with_output().unwrap().stdout), "from stdin\n");
     shell.assert_nothing_left();
@@ -74,7 +102,7 @@ fn code_comes_from_a_file_or_stdin_and_stdin_can_be_data() {
 fn json_prints_one_object() {
     let shell = Shell::new();
     let code = "import socket; print('hi'); raise SystemExit(3)";
-    let ran = shell.sandling(&["run", "--json", "--scan", "-c", code]);
+    let ran = shell.sandling(&["run", "-t", "base", "--json", "--scan", "-c", code]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(ran.status.code(), Some(3));
     assert_eq!(
@@ -89,14 +117,15 @@ fn json_prints_one_object() {
 #[test]
 fn limits_have_their_own_exit_codes_and_messages() {
     let shell = Shell::new();
-    let ran = shell.sandling(&["run", "--timeout", "5", "-c", "print('begun', flush=True)\nwhile True: pass"]);
+    let ran =
+        shell.sandling(&["run", "-t", "base", "--timeout", "5", "-c", "print('begun', flush=True)\nwhile True: pass"]);
     assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(124), "begun\n".into()));
     assert!(text(&ran.stderr).contains("timeout"), "{}", text(&ran.stderr));
-    let ran = shell.sandling(&["run", "--output-limit", "1000", "-c", "while True: print('x' * 99)"]);
+    let ran = shell.sandling(&["run", "-t", "base", "--output-limit", "1000", "-c", "while True: print('x' * 99)"]);
     assert_eq!((ran.status.code(), ran.stdout.len()), (Some(125), 1000));
     assert!(text(&ran.stderr).contains("output limit"), "{}", text(&ran.stderr));
     let panic = "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger";
-    let ran = shell.sandling(&["run", "--language", "bash", "-c", panic]);
+    let ran = shell.sandling(&["run", "-t", "base", "--language", "bash", "-c", panic]);
     assert_eq!(ran.status.code(), Some(70));
     assert!(text(&ran.stderr).contains("guest died"), "{}", text(&ran.stderr));
     shell.assert_nothing_left();
@@ -107,7 +136,7 @@ fn ctrl_c_reaches_the_code() {
     let shell = Shell::new();
     // Short sleeps: Python does not notice an interrupt that arrives just before a long sleep until the sleep ends.
     let code = "import time\ntry:\n  print('up', flush=True)\n  while True: time.sleep(0.1)\nexcept KeyboardInterrupt: print('caught')";
-    let mut child = shell.command(&["run", "-c", code]).spawn().unwrap();
+    let mut child = shell.command(&["run", "-t", "base", "-c", code]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut first = [0; 3];
     std::io::Read::read_exact(&mut stdout, &mut first).unwrap();
@@ -126,7 +155,7 @@ fn invalid_requests_exit_with_2_and_a_message() {
     let shell = Shell::new();
     for arguments in [
         &["run", "--template", "nope", "-c", "1"][..],
-        &["run", "--memory", "1", "-c", "1"],
+        &["run", "-t", "base", "--memory", "1", "-c", "1"],
         &["run", "/no/such/file.py"],
         &["run"],
         &["run", "--timeout", "zero", "-c", "1"],

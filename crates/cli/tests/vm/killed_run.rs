@@ -12,7 +12,7 @@ use crate::harness::{config, eventually, is_running, qemu_processes, templates};
 async fn the_next_start_removes_the_machine_of_a_killed_run() {
     let home = tempfile::TempDir::new().unwrap();
     let mut child = Command::new(SANDLING)
-        .args(["run", "-c", "import time; print('up', flush=True); time.sleep(600)"])
+        .args(["run", "-t", "base", "-c", "import time; print('up', flush=True); time.sleep(600)"])
         .env("SANDLING_HOME", home.path())
         .env("SANDLING_TEMPLATES", templates())
         .stdin(Stdio::null())
@@ -37,7 +37,7 @@ async fn the_next_start_removes_the_machine_of_a_killed_run() {
 async fn a_run_interrupted_during_creation_leaves_no_machine() {
     let home = tempfile::TempDir::new().unwrap();
     let mut child = Command::new(SANDLING)
-        .args(["run", "-c", "import time; time.sleep(600)"])
+        .args(["run", "-t", "base", "-c", "import time; time.sleep(600)"])
         .env("SANDLING_HOME", home.path())
         .env("SANDLING_TEMPLATES", templates())
         .stdin(Stdio::null())

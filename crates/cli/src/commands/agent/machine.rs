@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use sandling_agent::{Engine, Worker};
 use sandling_tools::{Settings, Toolbox};
-use sandling_wire::{CreateSandbox, NetworkRequest, SetSecret};
+use sandling_wire::{CreateSandbox, DEFAULT_TEMPLATE, NetworkRequest, SetSecret};
 use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
-use crate::commands::{REMOVE_TIMEOUT, image, remove_sandbox};
+use crate::commands::{REMOVE_TIMEOUT, remove_sandbox, waiting};
 use crate::options::Agent;
 use crate::outcome;
 
@@ -54,7 +54,7 @@ impl Machine {
         // An engine is one long-running command.
         let (usual, timeout) = match engine {
             Some(_) => ("agent", options.budget.max_time),
-            None => ("base", options.budget.command_timeout),
+            None => (DEFAULT_TEMPLATE, options.budget.command_timeout),
         };
         let mut machine = options.machine.request()?;
         if let (Some(engine), Some(network)) = (engine, &mut machine.network) {
@@ -68,7 +68,7 @@ impl Machine {
             ..machine
         };
         let creating = client.post::<Sandbox>("/v1/sandboxes", &request);
-        let made = image::with_progress(&client, options.image.as_deref(), creating).await?;
+        let made = waiting::with_progress(&client, &request, creating).await?;
         let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };

@@ -7,7 +7,7 @@ use sandling_engine::Home;
 use sandling_image::{ImageStore, TemplateEntry};
 use sandling_vmm::accelerator::{Accelerator, AcceleratorChoice};
 use sandling_vmm::jail::HostLayer;
-use sandling_wire::WideMode;
+use sandling_wire::{DEFAULT_TEMPLATE, WideMode};
 use serde::Serialize;
 
 use super::attack;
@@ -16,7 +16,7 @@ use crate::{outcome, show};
 
 const ACCELERATOR: &str = "accelerator";
 const TEMPLATES: &str = "templates";
-const BUILD: &str = "sandling template build base";
+const BUILD: &str = "sandling template build";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,7 +101,9 @@ fn works_now(checks: &[Check]) -> String {
     match missing.as_slice() {
         [] if is_slow => "Ready: sandboxes work on this host, slowly, because there is no KVM.".to_owned(),
         [] => "Ready: sandboxes work on this host.".to_owned(),
-        [TEMPLATES] => format!("Not ready: no template is built. After `{BUILD}`, sandboxes work on this host."),
+        [TEMPLATES] => {
+            format!("Not ready: no template is built. After `{BUILD} {DEFAULT_TEMPLATE}`, sandboxes work on this host.")
+        }
         names => format!("Not ready: fix {}, marked MISSING, and run `sandling doctor` again.", names.join(", ")),
     }
 }
@@ -224,7 +226,7 @@ fn unreadable() -> Vec<Check> {
     });
     let templates = listed_templates().into_iter().filter_map(|found| {
         let check = weaker(format!("template {}", found.name), &outcome::chain(&found.image.err()?));
-        Some(check.fix(format!("sandling template build {}", found.name)))
+        Some(check.fix(format!("{BUILD} {}", found.name)))
     });
     rows.chain(templates).collect()
 }
@@ -249,7 +251,8 @@ fn templates() -> Check {
     let built = listed_templates().into_iter().filter(|found| found.image.is_ok());
     let names: Vec<_> = built.map(|found| found.name.to_string()).collect();
     if names.is_empty() {
-        return Check::new(TEMPLATES, Verdict::Missing, "no template is built yet, so no sandbox can start").fix(BUILD);
+        return Check::new(TEMPLATES, Verdict::Missing, "no template is built yet, so no sandbox can start")
+            .fix(format!("{BUILD} {DEFAULT_TEMPLATE}"));
     }
     Check::new(TEMPLATES, Verdict::Ok, names.join(", "))
 }
@@ -267,7 +270,7 @@ mod tests {
         let (ok, weaker, missing) = (Verdict::Ok, Verdict::Weaker, Verdict::Missing);
         assert_eq!(all(ok, ok, ok), "Ready: sandboxes work on this host.");
         assert!(all(weaker, ok, ok).contains("slowly, because there is no KVM"));
-        assert!(all(weaker, missing, ok).contains("After `sandling template build base`"));
+        assert!(all(weaker, missing, ok).contains("After `sandling template build code-interpreter`"));
         assert!(all(ok, missing, missing).contains("fix templates, qemu"));
     }
 

@@ -34,8 +34,7 @@ impl Code {
             }
         };
         let advice = if options.scan { scan::scan(language, &text) } else { Vec::new() };
-        let template = options.template.clone().unwrap_or_else(|| default_template(language).to_owned());
-        Ok(Self { template, image: None, advice, launch, files })
+        Ok(Self { template: options.template.clone(), image: None, advice, launch, files })
     }
 
     /// The working directory, if the code has files.
@@ -54,14 +53,6 @@ fn in_place(options: &Run, script: &Path, text: &str) -> anyhow::Result<(Languag
     }
     let launch = kind.launch(&path.display().to_string(), &script.display().to_string(), &options.args);
     Ok((kind.language(), launch, files))
-}
-
-/// The smallest template that has the language.
-fn default_template(language: Language) -> &'static str {
-    match language {
-        Language::Node => "code-interpreter",
-        Language::Python | Language::Bash => "base",
-    }
 }
 
 /// Whether the code reads our stdin. With `-`, stdin is the code itself.

@@ -12,7 +12,7 @@ use crate::client::{Client, field};
 use crate::commands::exec::in_terminal;
 use crate::commands::image::{self, ImageSource};
 use crate::commands::shell::LOGIN_SHELL;
-use crate::commands::{remove_sandbox, server_for};
+use crate::commands::{remove_sandbox, server_for, waiting};
 use crate::options::{Common, Run};
 use crate::terminal;
 
@@ -29,19 +29,19 @@ pub async fn shell(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
         None => Client::find_or_start().await?,
     };
     let (template, reference) = match options.image.as_deref().map(ImageSource::parse) {
-        None => (Some(options.template.clone().unwrap_or_else(|| "base".to_owned())), None),
+        None => (Some(options.template.clone()), None),
         Some(ImageSource::Reference(reference)) => (None, Some(reference)),
         Some(ImageSource::File(path)) => (Some(image::template_of_file(common, Some(&client), &path).await?), None),
     };
     let request = CreateSandbox {
         template,
-        image: reference.clone(),
+        image: reference,
         ttl_seconds: Some(TTL_SECONDS),
         env: Some(options.env.iter().cloned().collect()),
         ..options.create_request()?
     };
     let creating = client.post::<Value>("/v1/sandboxes", &request);
-    let created = image::with_progress(&client, reference.as_deref(), creating).await?;
+    let created = waiting::with_progress(&client, &request, creating).await?;
     let id = field(&created, "id")?;
     let done = in_sandbox(&client, &id, options, files.as_ref()).await;
     remove_sandbox(&client, &id).await;

@@ -12,7 +12,7 @@ use sandling_engine::{
 };
 use sandling_protocol::{Part, Program, Stdin};
 use sandling_service::inherit_process_defaults;
-use sandling_wire::ModeName;
+use sandling_wire::{CreateSandbox, ModeName};
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
@@ -21,7 +21,7 @@ use super::launch::Launch;
 use super::refused::refused;
 use super::report::Report;
 use crate::client::Stream;
-use crate::commands::{image, open_engine_with, setup};
+use crate::commands::{image, open_engine_with, setup, waiting};
 use crate::follow::{ReceivedSignal, Signals};
 use crate::options::{Common, Run};
 use crate::outcome;
@@ -111,7 +111,8 @@ async fn create(
             setup::build_if_missing(engine, &spec.template).await?;
         }
         inherit_process_defaults(engine, &mut spec)?;
-        anyhow::Ok(engine.create(spec).await?)
+        let wanted = CreateSandbox { template: Some(spec.template.clone()), ..options.create_request()? };
+        anyhow::Ok(waiting::of_size(&wanted, engine.create(spec)).await?)
     });
     loop {
         let give_up = tokio::select! {

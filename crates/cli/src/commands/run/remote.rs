@@ -13,8 +13,7 @@ use super::refused::refused;
 use super::report::Report;
 use crate::client::{Client, ClientError, field, read};
 use crate::commands::decision::Decision;
-use crate::commands::image;
-use crate::commands::remove_sandbox;
+use crate::commands::{remove_sandbox, waiting};
 use crate::follow::{AttachedCommand, End, OnTerminate, ReceivedSignal, Signals, StdinSource};
 use crate::options::Run;
 use crate::outcome;
@@ -69,7 +68,7 @@ async fn create(
         ..options.create_request()?
     };
     let creating = client.post::<Value>("/v1/sandboxes", &request);
-    let mut creating = std::pin::pin!(image::with_progress(client, code.image.as_deref(), creating));
+    let mut creating = std::pin::pin!(waiting::with_progress(client, &request, creating));
     let mut caught = None;
     loop {
         tokio::select! {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use sandling_engine::scan::Finding;
+use sandling_tools::MissingModule;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -85,9 +86,10 @@ impl Report {
             eprintln!("sandling: these options allow the observed connections:{words}");
         }
         refused::print(&self.refused);
-        let hint = sandling_tools::module_hint(&String::from_utf8_lossy(&self.stderr_end));
-        if let Some(hint) = hint.filter(|_| self.exit_code != 0) {
-            eprintln!("sandling: {hint}, or --pip NAME");
+        if self.exit_code != 0
+            && let Some(module) = MissingModule::in_stderr(&String::from_utf8_lossy(&self.stderr_end))
+        {
+            eprintln!("sandling: hint: {}", module_hint(&module, self.sandbox["template"].as_str()));
         }
         print_limit(&self.reason, options.timeout, Some(options.output_limit));
         if options.verbose {
@@ -99,6 +101,18 @@ impl Report {
             );
         }
         Ok(ExitCode::from(self.exit_code))
+    }
+}
+
+/// What to do about a module that a sandbox of this template lacks.
+fn module_hint(module: &MissingModule<'_>, used: Option<&str>) -> String {
+    let (name, package) = (module.name, module.package());
+    match module.template.filter(|template| used != Some(template)) {
+        Some(template) => format!("the template {template} has {name}; use --template {template}, or --pip {package}"),
+        // A stranger may have published a package with the name of the user's own file.
+        None => format!(
+            "if {name} is a package of PyPI, --pip {package} installs it; if it is a file of yours, --files DIR copies it"
+        ),
     }
 }
 
@@ -123,5 +137,21 @@ pub fn print_limit(reason: &str, timeout: u64, output_limit: Option<u64>) {
         ("disk_limit", _) => eprintln!("sandling: the limit of disk space is reached"),
         ("output_limit", Some(limit)) => eprintln!("sandling: output limit of {limit} bytes reached"),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_module_is_found_in_a_template_or_on_pypi() {
+        let hint = |name: &str, used: &str| {
+            let stderr = format!("ModuleNotFoundError: No module named '{name}'\n");
+            module_hint(&MissingModule::in_stderr(&stderr).unwrap(), Some(used))
+        };
+        assert!(hint("pandas", "base").starts_with("the template code-interpreter has pandas"));
+        assert!(hint("PIL", "code-interpreter").contains("--pip pillow"));
+        assert!(hint("httpx", "code-interpreter").contains("--pip httpx"));
     }
 }

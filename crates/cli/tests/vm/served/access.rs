@@ -59,8 +59,8 @@ fn a_quota_is_shown_changed_and_enforced() {
     let set = server.json(&["quota", "--set", "sandboxes=0", "--set", "memory_mb=none", "--json"]);
     assert_eq!((&set["limits"]["sandboxes"], &set["limits"]["memory_mb"]), (&0.into(), &serde_json::Value::Null));
     assert!(set["limits"]["cpu"].is_number(), "other limits must not change: {set}");
-    assert!(server.refused(&["create"]).contains("sandling quota"));
-    assert!(server.refused(&["run", "-c", "1"]).contains("sandling quota"));
+    assert!(server.refused(&["create", "-t", "base"]).contains("sandling quota"));
+    assert!(server.refused(&["run", "-t", "base", "-c", "1"]).contains("sandling quota"));
     assert!(server.refused(&["quota", "--set", "ram=1"]).contains("memory_mb"));
     // The audit log has every attempt with its result.
     let table = server.ok(&["audit"]);

@@ -26,7 +26,7 @@ struct Witness {
 impl Witness {
     fn new(options: &[&str]) -> Self {
         let server = Server::start_with(&["--standbys", "0"]);
-        let sandbox = server.ok(&[&["create", "--ttl", "1h"], options].concat()).trim().to_owned();
+        let sandbox = server.ok(&[&["create", "-t", "base", "--ttl", "1h"], options].concat()).trim().to_owned();
         server.ok(&["exec", "-c", "head -c 20000000 /dev/urandom > /dev/shm/ballast", &sandbox]);
         Self { server, sandbox, lines: String::new() }
     }
@@ -101,7 +101,7 @@ fn killing_the_server_during_export_import_or_clone_leaves_nothing_incomplete() 
     witness.server.ok(&["snapshot", "export", &snapshot, &whole]);
     let server = &mut witness.server;
     server.ok(&["volume", "create", "data", "--size", "64"]);
-    let writer = server.ok(&["create", "--volume", "data:/data"]);
+    let writer = server.ok(&["create", "-t", "base", "--volume", "data:/data"]);
     server.ok(&["exec", "-c", "head -c 30000000 /dev/urandom > /data/file; sync", writer.trim()]);
     server.ok(&["rm", writer.trim()]);
     for delay_ms in DELAYS_MS {
@@ -120,7 +120,7 @@ fn killing_the_server_during_export_import_or_clone_leaves_nothing_incomplete() 
         kill_during(server, delay_ms, &["volume", "clone", "data", "copy"]);
         let listed = server.ok(&["volume", "ls"]);
         if listed.contains("copy") {
-            let mounts = ["create", "--volume", "data:/a:ro", "--volume", "copy:/b:ro"];
+            let mounts = ["create", "-t", "base", "--volume", "data:/a:ro", "--volume", "copy:/b:ro"];
             let reader = server.ok(&mounts);
             server.ok(&["exec", "-c", "cmp /a/file /b/file", reader.trim()]);
             server.ok(&["rm", reader.trim()]);

@@ -93,7 +93,7 @@ fn a_detached_command_keeps_running_and_its_output_can_be_read() {
 #[test]
 fn output_before_a_guest_death_is_returned_with_the_error() {
     let server = Server::shared();
-    let id = server.ok(&["create"]).trim().to_owned();
+    let id = server.ok(&["create", "-t", "base"]).trim().to_owned();
     let path = format!("/v1/sandboxes/{id}");
     let told = std::thread::scope(|scope| {
         let command = r#"{"cmd": "echo out; echo err >&2; touch /tmp/printed; sleep 600"}"#;

@@ -9,11 +9,11 @@ use super::server::{PATIENCE, Server, text};
 #[test]
 fn sandboxes_have_names_and_can_be_looked_at() {
     let server = Server::shared();
-    let made = server.json(&["create", "--json", "--name", "web", "--memory", "512m", "--ttl", "10m"]);
+    let made = server.json(&["create", "-t", "base", "--json", "--name", "web", "--memory", "512m", "--ttl", "10m"]);
     let id = made["id"].as_str().unwrap();
     assert_eq!((&made["name"], &made["memory_mb"]), (&"web".into(), &512.into()));
-    assert!(server.refused(&["create", "--name", "web"]).contains("belongs to sandbox"));
-    assert!(server.refused(&["create", "--name", "1 2"]).contains("starts with a letter"));
+    assert!(server.refused(&["create", "-t", "base", "--name", "web"]).contains("belongs to sandbox"));
+    assert!(server.refused(&["create", "-t", "base", "--name", "1 2"]).contains("starts with a letter"));
     assert!(server.ok(&["ps"]).contains("web"));
     let missing = server.sandling(&["exec", "web", "nosuch", "-x"]);
     assert_eq!(
@@ -55,7 +55,7 @@ fn sandboxes_have_names_and_can_be_looked_at() {
     server.ok(&["snapshot", "rm", &snapshot[..8]]);
 
     server.ok(&["rm", "web"]);
-    server.ok(&["rm", server.ok(&["create", "--name", "web"]).trim()]);
+    server.ok(&["rm", server.ok(&["create", "-t", "base", "--name", "web"]).trim()]);
     let token = server.ok(&["token", "create", "least"]);
     let mut asked = server.command(&["create"]);
     let refused = asked.env("SANDLING_API", server.address()).env("SANDLING_TOKEN", token.trim()).output().unwrap();
@@ -66,6 +66,20 @@ fn sandboxes_have_names_and_can_be_looked_at() {
     let head = format!("{} completions bash | head -1", env!("CARGO_BIN_EXE_sandling"));
     let piped = std::process::Command::new("bash").args(["-c", &head]).output().unwrap();
     assert!(!text(&piped.stderr).contains("panicked"), "{}", text(&piped.stderr));
+}
+
+#[test]
+fn the_default_template_has_pandas() {
+    let server = Server::shared();
+    assert_eq!(server.ok(&["run", "-c", "import pandas; print(pandas.Series([20, 22]).sum())"]), "42\n");
+    let lacks = server.sandling(&["run", "-t", "base", "-c", "import pandas"]);
+    let told = text(&lacks.stderr);
+    assert!(told.contains("'pandas'\nsandling: hint: the template code-interpreter has pandas"), "{told}");
+    let made = server.json(&["create", "--json", "--ttl", "10m"]);
+    assert_eq!(made["template"], "code-interpreter");
+    let id = made["id"].as_str().unwrap();
+    server.ok(&["exec", "-c", "python3 -c 'import pandas'", id]);
+    server.ok(&["rm", id]);
 }
 
 #[test]
@@ -88,7 +102,7 @@ fn a_file_runs_as_if_it_ran_in_place() {
         let mut command = server.command(arguments);
         command.current_dir(&top).output().unwrap()
     };
-    let ran = run(&["run", "--out", "out", "src/main.py", "--", "-x"]);
+    let ran = run(&["run", "-t", "base", "--out", "out", "src/main.py", "--", "-x"]);
     let shown = top.display();
     let expected = format!("['src/main.py', '-x'] {shown}/src/main.py {shown}\nfrom the file\nFalse\n");
     assert_eq!((text(&ran.stdout), ran.status.code()), (expected, Some(1)), "{}", text(&ran.stderr));
@@ -102,14 +116,14 @@ fn a_file_runs_as_if_it_ran_in_place() {
     assert!(!top.join("src/made.txt").exists() && !top.join("out/helper.py").exists());
 
     write("hello.sh", "echo \"$0 $1 $(pwd)\"");
-    assert_eq!(text(&run(&["run", "hello.sh", "--", "a"]).stdout), format!("hello.sh a {shown}\n"));
+    assert_eq!(text(&run(&["run", "-t", "base", "hello.sh", "--", "a"]).stdout), format!("hello.sh a {shown}\n"));
     write("tool", "#!/usr/bin/env python3\nimport sys; print('tool', sys.argv[1:])\n");
-    assert_eq!(text(&run(&["run", "tool", "--", "b"]).stdout), "tool ['b']\n");
+    assert_eq!(text(&run(&["run", "-t", "base", "tool", "--", "b"]).stdout), "tool ['b']\n");
     write("data.csv", "a,b\n");
     let refused = run(&["run", "data.csv"]);
     assert!(text(&refused.stderr).contains("data.csv: the type .csv is not known"), "{}", text(&refused.stderr));
     assert_eq!(refused.status.code(), Some(2));
-    let listed = run(&["run", "--files", "src", "-c", "import os; print(sorted(os.listdir('.')))"]);
+    let listed = run(&["run", "-t", "base", "--files", "src", "-c", "import os; print(sorted(os.listdir('.')))"]);
     assert_eq!(text(&listed.stdout), "['.env', 'data.txt', 'helper.py', 'main.py']\n", "{}", text(&listed.stderr));
 }
 

@@ -9,7 +9,7 @@ const IDLE: Duration = Duration::from_secs(2);
 #[test]
 fn an_idle_server_exits_only_without_running_sandboxes() {
     let server = Server::start_with(&["--standbys", "0", "--idle-exit", "2"]);
-    let id = server.ok(&["create"]).trim().to_owned();
+    let id = server.ok(&["create", "-t", "base"]).trim().to_owned();
     assert!(server.ended(Instant::now() + 2 * IDLE).is_none(), "it exited while a sandbox was running");
     assert_eq!(server.ok(&["exec", "-c", "echo still there", &id]), "still there\n");
 

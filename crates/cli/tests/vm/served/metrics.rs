@@ -27,7 +27,7 @@ fn wait_for_points(server: &Server, path: &str, cpu_percent: f64) -> Vec<Value> 
 #[test]
 fn usage_is_recorded_and_outlives_the_sandbox_and_the_server() {
     let mut server = Server::start();
-    let id = server.ok(&["create"]).trim().to_owned();
+    let id = server.ok(&["create", "-t", "base"]).trim().to_owned();
     let path = format!("/v1/sandboxes/{id}/metrics?step=5");
     // It gets less than a core when other tests run. A sandbox without work uses less than one percent.
     server.ok(&["exec", "--detach", "-c", "while :; do :; done", &id]);

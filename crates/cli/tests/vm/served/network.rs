@@ -154,7 +154,7 @@ isolated! {
     async fn policies_are_shown_changed_and_survive_a_killed_server() {
         let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
-        let id = ok(&home, &["create", "--allow", "example.com", "--ttl", "10m"]).await;
+        let id = ok(&home, &["create", "-t", "base", "--allow", "example.com", "--ttl", "10m"]).await;
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
 
         server.kill().await.unwrap();
@@ -196,7 +196,7 @@ isolated! {
         let listed = ok(&home, &["secret", "ls"]).await;
         assert!(listed.contains("header Authorization: Bearer, query key, basic"), "{listed}");
         assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
-        assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
+        assert!(refused(&home, &["create", "-t", "base", "--secret", "OTHER"]).await.contains("sandling secret set"));
         // A paused sandbox cannot receive a secret, but the policy change still applies.
         ok(&home, &["pause", &id]).await;
         let told = refused(&home, &["network", &id, "--allow", "www.example.com", "--secret", "API_KEY"]).await;
@@ -205,7 +205,7 @@ isolated! {
         assert_eq!((&shown["allow"], &shown["secrets"]), (&serde_json::json!(["www.example.com"]), &serde_json::json!([])), "{shown}");
         ok(&home, &["resume", &id]).await;
         // After its use, the value is in no response, event or log.
-        let with = ok(&home, &["create", "--allow", "api.example.com", "--secret", "API_KEY", "--ttl", "10m"]).await;
+        let with = ok(&home, &["create", "-t", "base", "--allow", "api.example.com", "--secret", "API_KEY", "--ttl", "10m"]).await;
         let line = "curl -s -m 60 -H \"Authorization: Bearer $API_KEY\" https://api.example.com/used";
         let mut said = vec![ok(&home, &["exec", "-c", line, &with]).await];
         assert!(reached(&log, "Authorization: Bearer hunter2"), "{said:?}");
@@ -225,7 +225,7 @@ isolated! {
         assert!(ok(&home, &["network", "--default", "--limit", "connections=7"]).await.contains("example.com"));
         let home = &home;
         let of = |arguments: &'static [&'static str]| async move {
-            let id = ok(home, &[&["create", "--ttl", "10m"], arguments].concat()).await;
+            let id = ok(home, &[&["create", "-t", "base", "--ttl", "10m"], arguments].concat()).await;
             let shown: Value = serde_json::from_str(&ok(home, &["network", &id, "--json"]).await).unwrap();
             (id, shown)
         };
@@ -246,11 +246,11 @@ isolated! {
         ok(home, &["network", "--default", "--clear"]).await;
         assert!(ok(home, &["network", "--default"]).await.contains("not set"));
 
-        let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
+        let learned = sandling(home, &["run", "-t", "base", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
         assert!(said.contains("--allow www.example.com"), "{said}");
         let script = "curl -s -o /dev/null http://www.example.com/";
-        let told = sandling(home, &["run", "--allow", "pypi", "-l", "bash", "-c", script]).await;
+        let told = sandling(home, &["run", "-t", "base", "--allow", "pypi", "-l", "bash", "-c", script]).await;
         let said = String::from_utf8(told.stderr).unwrap();
         assert!(said.contains("the network refused www.example.com: ") && said.contains("--allow NAME"), "{said}");
         ok(home, &["rm", "--all"]).await;
@@ -260,8 +260,8 @@ isolated! {
     async fn defaults_apply_and_bind_also_after_the_server_was_killed() {
         let (_log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
-        let follows = ok(&home, &["create", "--ttl", "10m"]).await;
-        let open = ok(&home, &["create", "--network", "open", "--ttl", "10m"]).await;
+        let follows = ok(&home, &["create", "-t", "base", "--ttl", "10m"]).await;
+        let open = ok(&home, &["create", "-t", "base", "--network", "open", "--ttl", "10m"]).await;
         let home = &home;
         let reached = |id: String| async move { (fetch(home, &id, "example.com").await, fetch(home, &id, "other.com").await) };
         let both = |one: &str, other: &str| (one.to_owned(), other.to_owned());

@@ -5,7 +5,8 @@ use super::server::{Server, text};
 #[test]
 fn a_sandbox_is_rewound_and_its_changes_are_shown() {
     let server = Server::shared();
-    let made = server.json(&["create", "--json", "--checkpoints", "every-exec", "--checkpoints-kept", "5"]);
+    let made =
+        server.json(&["create", "-t", "base", "--json", "--checkpoints", "every-exec", "--checkpoints-kept", "5"]);
     assert_eq!(made["checkpoints_kept"], 5);
     let id = made["id"].as_str().unwrap();
     server.ok(&["exec", "-c", "mkdir /root/w; echo one > /root/w/kept; echo x > /root/w/gone", id]);

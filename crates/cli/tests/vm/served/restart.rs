@@ -5,7 +5,7 @@ use super::server::{Server, answer};
 #[test]
 fn a_server_started_during_a_shutdown_takes_over_the_sandboxes() {
     let mut server = Server::start_with(&["--standbys", "0"]);
-    let id = server.ok(&["create"]).trim().to_owned();
+    let id = server.ok(&["create", "-t", "base"]).trim().to_owned();
     // An open request delays the shutdown.
     let body = r#"{"cmd": "touch /tmp/began; sleep 3; echo done"}"#;
     let waiting = server.ask("POST", &format!("/v1/sandboxes/{id}/exec"), body);

@@ -11,7 +11,8 @@ use super::server::{PATIENCE, Server, text};
 #[test]
 fn a_sandbox_is_created_listed_paused_and_removed() {
     let server = Server::shared();
-    let made = server.json(&["create", "--json", "--label", "task=42", "--ttl", "10m", "--idle", "5m", "-e", "A=b"]);
+    let made = server
+        .json(&["create", "-t", "base", "--json", "--label", "task=42", "--ttl", "10m", "--idle", "5m", "-e", "A=b"]);
     let id = made["id"].as_str().unwrap();
     assert_eq!((&made["ttl_seconds"], &made["idle_seconds"]), (&600.into(), &300.into()));
     assert_eq!(server.ok(&["exec", "-c", "echo $A", id]), "b\n");
@@ -92,7 +93,7 @@ fn a_port_is_listed_and_a_link_opens_it() {
 #[test]
 fn a_family_is_listed_even_if_intermediate_sandboxes_have_ended() {
     let server = Server::shared();
-    let first = server.ok(&["create"]).trim().to_owned();
+    let first = server.ok(&["create", "-t", "base"]).trim().to_owned();
     let mut line = vec![first.clone()];
     for _ in 0..3 {
         let child = server.ok(&["fork", line.last().unwrap()]);

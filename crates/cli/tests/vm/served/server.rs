@@ -68,7 +68,7 @@ impl Server {
     }
 
     pub fn sandbox(&self) -> &str {
-        self.sandbox.get_or_init(|| self.ok(&["create", "--label", "kind=shared"]).trim().to_owned())
+        self.sandbox.get_or_init(|| self.ok(&["create", "-t", "base", "--label", "kind=shared"]).trim().to_owned())
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
