@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_without_npm_has_no_npm_field() {
-        let base = resolve("base").unwrap().recipe;
-        assert!(!serde_json::to_string(&base).unwrap().contains("\"npm\""));
+    fn a_recipe_without_npm_and_desktop_has_no_such_fields() {
+        let base = serde_json::to_string(&resolve("base").unwrap().recipe).unwrap();
+        assert!(!base.contains("\"npm\"") && !base.contains("\"desktop\""));
     }
 
     #[test]

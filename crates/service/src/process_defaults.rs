@@ -33,3 +33,14 @@ pub(crate) fn of_built_in(name: &str) -> Option<ProcessDefaults> {
     let desktop = sandling_image::resolve(name).ok()?.recipe.desktop?;
     Some(ProcessDefaults { env: desktop.env(), ..ProcessDefaults::default() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_desktop_names_a_display() {
+        assert_eq!(of_built_in("desktop").unwrap().env["DISPLAY"], ":0");
+        assert!(of_built_in("base").is_none() && of_built_in("mine").is_none());
+    }
+}

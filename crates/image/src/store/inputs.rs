@@ -76,5 +76,7 @@ mod tests {
         let with = |npm: &str| Recipe { npm: [npm.to_owned()].into(), ..more.clone() };
         let (one, other) = (with("cowsay@1.5.0"), with("cowsay@1.6.0"));
         assert_ne!(of_root(&one), of_root(&other));
+        let desktop = resolve("desktop").unwrap().recipe;
+        assert_ne!(of_root(&desktop), of_root(&Recipe { desktop: None, ..desktop.clone() }));
     }
 }
