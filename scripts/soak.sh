@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests and fuzzing. Also runs the SDKs on
-# this system's Python and Node, E2B's newest clients, an upgrade, and the host's attacks on builds that each lack one
-# defense.
+# this system's Python and Node, E2B's newest clients, its desktop client, an upgrade, and the host's attacks on builds
+# that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -20,7 +20,7 @@ need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
-build_templates "$sandling" base code-interpreter
+build_templates "$sandling" base code-interpreter desktop
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
@@ -29,6 +29,7 @@ target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 scripts/fuzz.sh "$((seconds / 2))" || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
+conformance/e2b/run.sh "$sandling" desktop || status=$?
 sdk/conformance/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?

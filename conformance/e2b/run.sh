@@ -3,11 +3,13 @@
 # machines.
 #
 #   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks] [domain] [domain_typescript]
+#     [desktop]
 #
-# The last two are a part of the first two. Their clients know nothing but `E2B_DOMAIN`: they use HTTPS and names below
-# that domain. All others use the URLs of docs/e2b.md.
+# `domain` and `domain_typescript` are a part of the first two. Their clients, and the one of `desktop`, know nothing but
+# `E2B_DOMAIN`: they use HTTPS and names below that domain. All others use the URLs of docs/e2b.md.
 #
-# SANDLING is the path of the binary; by default all suites run. `conformance/server.sh` says which templates are used.
+# SANDLING is the path of the binary; by default all suites run but `desktop`, which needs the template of
+# that name. `conformance/server.sh` says which templates are used.
 # PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
 # pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
@@ -39,6 +41,7 @@ install_python() { install_pip python; }
 install_older() { install_pip older; }
 install_older_code() { install_pip older_code; }
 install_frameworks() { install_pip frameworks; }
+install_desktop() { install_pip desktop; }
 
 install_typescript() {
   local to=$installed/${newest}typescript wanted=()
@@ -88,6 +91,10 @@ run_domain() (
   cd "$here/domain"
   PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/${newest}python/bin/python" -m pytest --quiet \
     . ../python/test_{sandboxes,commands,files,code,async,volumes}.py
+)
+run_desktop() (
+  by_domain
+  run_pytest desktop
 )
 run_domain_typescript() (
   by_domain

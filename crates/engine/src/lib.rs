@@ -40,7 +40,8 @@ pub use fair_slots::{FairSlots, Slot};
 pub use lifecycle::Refused;
 pub use link::{LinkError, StreamSender};
 pub use machine::{
-    BakeError, IdentifyError, Machines, MakeError, Step, TemplateError, TemplateSummary, alias_note, stored_name,
+    BakeError, DesktopError, IdentifyError, Machines, MakeError, Step, TemplateError, TemplateSummary, alias_note,
+    stored_name,
 };
 pub use model::{
     Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Lifetime, LifetimeChange, MOST_CHECKPOINTS,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use sandling_protocol::Language;
 
+use crate::desktop::Desktop;
 use crate::name::TemplateName;
 use crate::recipe::{OciImage, Recipe, RecipeError, Warm};
 
@@ -23,7 +24,7 @@ const ALIASES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-const BUILT_IN: [fn() -> Recipe; 3] = [base, code_interpreter, agent];
+const BUILT_IN: [fn() -> Recipe; 4] = [base, code_interpreter, agent, desktop];
 
 /// Tools that agents use in a shell. `libnss-myhostname` makes the machine's own name resolvable.
 const SHELL_TOOLS: &str = "
@@ -42,6 +43,15 @@ const NODE: &str = "nodejs npm";
 /// Coding agents. The pinned versions run on Debian's Node, need no install script, and are smaller than the rest of the
 /// system.
 const AGENTS: &str = "@anthropic-ai/claude-code@2.1.112 @openai/codex@0.104.0";
+
+/// XFCE, because E2B's desktop client waits for its processes by name; without its recommended packages it is the
+/// lightest session that this client accepts, and has a panel. xterm is there besides XFCE's terminal because it starts
+/// faster under emulation.
+const DESKTOP: &str = "
+    chromium chromium-sandbox dbus-x11 fonts-dejavu-core libgtk-3-bin mousepad net-tools novnc scrot thunar websockify
+    wmctrl x11-utils x11-xserver-utils x11vnc xclip xdg-utils xdotool xfce4-panel xfce4-session xfce4-terminal xfdesktop4
+    xfwm4 xterm xvfb
+";
 
 const PYTHON_IMPORTS: &str = "
     abc argparse ast asyncio base64 bisect collections concurrent.futures contextlib copy csv dataclasses datetime
@@ -144,6 +154,7 @@ fn base() -> Recipe {
         memory_mib: 512,
         pids: 512,
         warm: vec![Warm { language: Language::Python, imports: words(&[PYTHON_IMPORTS]) }],
+        desktop: None,
     }
 }
 
@@ -170,6 +181,21 @@ fn agent() -> Recipe {
         npm: words(&[AGENTS]),
         memory_mib: 1024,
         pids: 1024,
+        ..base()
+    }
+}
+
+fn desktop() -> Recipe {
+    Recipe {
+        name: "desktop".parse().expect("a built-in name keeps the rule for names"),
+        description: "base with a screen, XFCE, Chromium, and tools that click, type and take screenshots".to_owned(),
+        packages: words(&[SHELL_TOOLS, PYTHON, DESKTOP]),
+        disk_mib: 6144,
+        // Chromium needs most of it; the session alone needs a quarter.
+        memory_mib: 2048,
+        pids: 2048,
+        // The size that E2B's client asks for by default.
+        desktop: Some(Desktop { width: 1024, height: 768 }),
         ..base()
     }
 }

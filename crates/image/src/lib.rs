@@ -8,6 +8,7 @@
 mod apt;
 mod builtin;
 mod debian;
+mod desktop;
 mod digest;
 mod error;
 #[doc(hidden)]
@@ -31,6 +32,7 @@ mod trust;
 mod workspace;
 
 pub use builtin::{Resolved, builtin_recipes, resolve};
+pub use desktop::Desktop;
 pub use digest::FileDigest;
 pub use error::{BuildError, LoadError};
 pub use guest::{BUILDER, GUEST};

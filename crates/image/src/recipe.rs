@@ -6,6 +6,7 @@ use sandling_oci::{Config, Digest};
 use sandling_protocol::Language;
 use serde::{Deserialize, Serialize};
 
+use crate::desktop::Desktop;
 use crate::name::{BadTemplateName, TemplateName};
 
 /// Everything that a template is built from. The manifest holds it, so that the template can be built again.
@@ -31,6 +32,9 @@ pub struct Recipe {
     pub pids: u32,
     /// Interpreters that run, with their imports done, when the snapshot is taken.
     pub warm: Vec<Warm>,
+    /// The screen and session that run when the snapshot is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desktop: Option<Desktop>,
 }
 
 /// An OCI image, as its registry or archive described it.
@@ -179,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_without_npm_has_no_npm_field() {
-        let base = resolve("base").unwrap().recipe;
-        assert!(!serde_json::to_string(&base).unwrap().contains("\"npm\""));
+    fn a_recipe_without_npm_and_desktop_has_no_such_fields() {
+        let base = serde_json::to_string(&resolve("base").unwrap().recipe).unwrap();
+        assert!(!base.contains("\"npm\"") && !base.contains("\"desktop\""));
     }
 
     #[test]

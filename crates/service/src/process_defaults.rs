@@ -1,7 +1,7 @@
 //! Applies the process defaults of a template to its sandboxes.
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{CreateSpec, Engine};
+use sandling_engine::{CreateSpec, Engine, ProcessDefaults};
 
 use crate::images;
 
@@ -15,7 +15,7 @@ pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Resul
         || Some(images::process_defaults(&engine.machines().oci_image(&spec.workspace, &spec.template)?.config));
     let defaults = match template {
         Some(template) => Some(template.settings.process),
-        None if spec.from_snapshot.is_none() => of_image(),
+        None if spec.from_snapshot.is_none() => of_built_in(&spec.template).or_else(of_image),
         None => None,
     };
     let (own, Some(defaults)) = (&mut spec.settings.process, defaults) else { return Ok(()) };
@@ -26,4 +26,21 @@ pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Resul
     own.user = own.user.take().or(defaults.user);
     own.workdir = own.workdir.take().or(defaults.workdir);
     Ok(())
+}
+
+/// What a built-in template sets for processes, if it sets anything.
+pub(crate) fn of_built_in(name: &str) -> Option<ProcessDefaults> {
+    let desktop = sandling_image::resolve(name).ok()?.recipe.desktop?;
+    Some(ProcessDefaults { env: desktop.env(), ..ProcessDefaults::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_desktop_names_a_display() {
+        assert_eq!(of_built_in("desktop").unwrap().env["DISPLAY"], ":0");
+        assert!(of_built_in("base").is_none() && of_built_in("mine").is_none());
+    }
 }

@@ -12,6 +12,7 @@ import pytest
 from sandling import config, errors, retry
 from sandling._sse import EventDecoder, ServerEvent
 from sandling.agents import WHY
+from sandling.desktops import Window, chord, pair_of, view_url_of, windows_of
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
 from sandling.options import DEFAULT_TEMPLATE, VolumeMount, create_body, exec_body, one_timeout
@@ -190,3 +191,36 @@ def test_the_home_token_never_leaves_this_machine(monkeypatch: pytest.MonkeyPatc
 def test_end_reasons_have_the_wording_of_the_command_line() -> None:
     shared = Path(__file__).resolve().parents[3] / "conformance" / "agent" / "end_reasons.json"
     assert json.loads(shared.read_text(encoding="utf-8")) == WHY
+
+
+def test_windows_are_read_from_wmctrl_without_the_panel() -> None:
+    listing = (
+        "0x00a00003 -1 0    0    1024 27   vm xfce4-panel\n"
+        "0x01400008  0 334  342  366  142  vm notes  (draft) - Mousepad\n"
+        "0x01600008  0 -10  0    1    2    vm \n"
+    )
+    assert windows_of(listing) == [
+        Window("0x01400008", "notes  (draft) - Mousepad", 334, 342, 366, 142),
+        Window("0x01600008", "", -10, 0, 1, 2),
+    ]
+    assert windows_of("") == []
+
+
+def test_keys_have_common_names_and_those_of_x() -> None:
+    assert chord(("ctrl", "shift", "t")) == "ctrl+shift+t"
+    assert chord(("enter",)) == "Return"
+    assert chord(("KP_Enter",)) == "KP_Enter"
+
+
+def test_a_tool_that_prints_no_numbers_is_an_error() -> None:
+    assert pair_of(r"x:(\d+) y:(\d+)", "x:12 y:7 screen:0 window:55") == (12, 7)
+    with pytest.raises(ValueError, match="no position"):
+        pair_of(r"(\d+) (\d+)", "")
+
+
+def test_the_view_of_a_desktop_keeps_the_token_of_its_preview() -> None:
+    assert (
+        view_url_of("http://h.localhost:1/?t=x", False)
+        == "http://h.localhost:1/vnc.html?t=x&autoconnect=true&resize=scale"
+    )
+    assert view_url_of("http://h/p", True) == "http://h/p/vnc.html?autoconnect=true&resize=scale&view_only=true"

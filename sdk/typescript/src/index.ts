@@ -11,6 +11,8 @@ export { Checkpoints } from "./checkpoints.js";
 export * from "./client.js";
 export { home } from "./config.js";
 export * from "./contexts.js";
+export { Desktop } from "./desktop.js";
+export type { DesktopWindow, MouseButton, Position, ScrollDirection, Size } from "./desktop.js";
 export * from "./errors.js";
 export { Commands, Exec, ExecStream } from "./exec.js";
 export type { ExecutionConfig, PoolStatus, RunReport } from "./execution.js";

@@ -4,6 +4,7 @@ import { runLive, scriptExecution } from "./cells.js";
 import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
 import { CodeContext, Contexts } from "./contexts.js";
+import { Desktop } from "./desktop.js";
 import { CommandFailed, NotFoundError } from "./errors.js";
 import { Commands, type Exec, ExecStream, run } from "./exec.js";
 import { type Candidate, explore, type ExploreOptions, type ExploreResult } from "./explore.js";
@@ -45,6 +46,7 @@ export class Sandbox {
   readonly commands: Commands;
   readonly contexts: Contexts;
   readonly checkpoints: Checkpoints;
+  readonly desktop: Desktop;
   readonly network: SandboxNetwork;
   readonly secrets: SandboxSecrets;
   readonly #requests: SandboxRequests;
@@ -59,6 +61,7 @@ export class Sandbox {
     this.commands = new Commands(this.#requests);
     this.contexts = new Contexts(this.#requests, this);
     this.checkpoints = new Checkpoints(this);
+    this.desktop = new Desktop(this);
     this.network = new SandboxNetwork(this.#requests);
     this.secrets = new SandboxSecrets(this.network);
   }

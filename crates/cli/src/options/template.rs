@@ -49,7 +49,7 @@ pub enum TemplateCommand {
 
 #[derive(Debug, Args)]
 pub struct Build {
-    /// A built-in template (base, code-interpreter, agent) or a name of your own
+    /// A built-in template (base, code-interpreter, agent, desktop) or a name of your own
     pub name: String,
     /// The directory for COPY. Its Dockerfile is built unless -f names another
     #[arg(value_name = "DIRECTORY")]

@@ -17,6 +17,7 @@ use sandling_vmm::machine::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::desktop::{self, DesktopError};
 use super::exercise::{EXERCISES, exercise};
 use super::factory::MachineFactory;
 use super::identify::{IdentifyError, identify};
@@ -91,6 +92,8 @@ pub enum BakeError {
     Identify(#[from] IdentifyError),
     #[error("the guest did not come up; its console ended with: {console}")]
     Boot { source: LinkError, console: String },
+    #[error("its desktop did not start")]
+    Desktop(#[from] DesktopError),
     #[error("the work was cut off")]
     CutOff,
     #[error("the snapshot at {0} is damaged; build the template again with --force")]
@@ -361,6 +364,10 @@ async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) ->
     }
     step("exercising it".to_owned());
     exercise(&link, &languages, EXERCISES).await?;
+    if let Some(desktop) = &recipe.desktop {
+        step("starting its desktop".to_owned());
+        desktop::start(&link, desktop).await?;
+    }
     // A placeholder identity: every restore gets its own, and finds everything for that in place.
     identify(&link, &SandboxId::fresh(), None, recipe.pids).await?;
     link.call_within(BOOT_WITHIN, Request::Sync).await?;

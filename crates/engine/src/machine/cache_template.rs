@@ -1,5 +1,6 @@
 //! Caching the process of a template's machine, so that its sandboxes start with all code translated.
 
+use super::desktop;
 use super::error::MakeError;
 use super::exercise::{EXERCISES, exercise, exercise_ordinary};
 use super::factory::{ANSWER_WITHIN, MachineFactory};
@@ -35,6 +36,9 @@ impl MachineFactory {
     async fn cache_process(&self, template: &Template) -> Result<(), MakeError> {
         let made = self.restore(&template.cold_source(&self.library)).await?;
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
+        if let Some(desktop) = &template.image.manifest.recipe.desktop {
+            desktop::exercise(made.link(), desktop).await?;
+        }
         // The guest must expect a new connection, because a resumed machine has one.
         let made = self.reconnect(made).await?;
         let stored = self.store_process(&made, template).await;

@@ -3,6 +3,7 @@
 use sandling_vmm::machine::MachineError;
 use sandling_vmm::qmp::QmpError;
 
+use super::desktop::DesktopError;
 use super::identify::IdentifyError;
 use crate::link::LinkError;
 use crate::process_cache::Fallback;
@@ -19,6 +20,8 @@ pub enum MakeError {
     Guest(#[from] LinkError),
     #[error(transparent)]
     Identify(#[from] IdentifyError),
+    #[error("the template's desktop does not answer")]
+    Desktop(#[from] DesktopError),
 }
 
 impl MakeError {

@@ -3,6 +3,7 @@
 mod bake;
 mod bakes;
 mod cache_template;
+mod desktop;
 mod error;
 mod exercise;
 mod factory;
@@ -20,6 +21,7 @@ mod ticks;
 pub use bake::{BakeError, Step};
 pub(crate) use bake::{Baked, can_restore, check_bake_manifest};
 pub(crate) use bakes::SizedImage;
+pub use desktop::DesktopError;
 pub use error::MakeError;
 pub(crate) use factory::MachineFactory;
 pub use identify::IdentifyError;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::output::Output;
 use crate::apt::{self, Apt, Plan};
+use crate::desktop;
 use crate::error::{BuildError, io_at};
 use crate::progress::Report;
 use crate::recipe::Recipe;
@@ -27,6 +28,9 @@ pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/customize-system.sh");
 
 /// Part of the inputs of a root with packages from npm.
 pub(crate) const NPM: &str = include_str!("../hooks/customize-npm.sh");
+
+/// Part of the inputs of a root with a desktop.
+pub(crate) const DESKTOP: &str = include_str!("../hooks/customize-desktop.sh");
 
 /// Settings that stay in the image, because they also apply to packages installed in a sandbox: no manuals, no
 /// translations (licences stay), and no waiting for a disk that is not durable anyway.
@@ -82,6 +86,13 @@ fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildErro
         workspace.write(&format!("{HOOKS}/customize-npm.sh"), 0o755, NPM)?;
         let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
         workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
+    }
+    if recipe.desktop.is_some() {
+        workspace.write(&format!("{HOOKS}/customize-desktop.sh"), 0o755, DESKTOP)?;
+        workspace.share("desktop", 0o755)?;
+        for (name, content) in desktop::FILES {
+            workspace.write(&format!("desktop/{name}"), 0o644, content)?;
+        }
     }
     workspace.write("public-sources.list", 0o644, &public_sources(&recipe.suite))?;
     Ok(())

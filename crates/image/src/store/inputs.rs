@@ -1,9 +1,10 @@
 //! Digests of what a part or an image is built from. Equal inputs need no new build.
 
+use crate::desktop;
 use crate::guest::GUEST;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
-use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, NPM, public_sources};
+use crate::root::bootstrap::{CUSTOMIZE, DESKTOP, DPKG_OPTIONS, NPM, public_sources};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 
@@ -35,6 +36,9 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
     });
     if !recipe.npm.is_empty() {
         inputs["npm"] = serde_json::json!({ "packages": recipe.npm, "install": NPM });
+    }
+    if recipe.desktop.is_some() {
+        inputs["desktop"] = serde_json::json!({ "files": desktop::FILES, "install": DESKTOP });
     }
     ContentId::of_json(&inputs)
 }
@@ -72,5 +76,7 @@ mod tests {
         let with = |npm: &str| Recipe { npm: [npm.to_owned()].into(), ..more.clone() };
         let (one, other) = (with("cowsay@1.5.0"), with("cowsay@1.6.0"));
         assert_ne!(of_root(&one), of_root(&other));
+        let desktop = resolve("desktop").unwrap().recipe;
+        assert_ne!(of_root(&desktop), of_root(&Recipe { desktop: None, ..desktop.clone() }));
     }
 }

@@ -7,6 +7,7 @@ use sandling_oci::Config;
 
 use super::start::Builds;
 use crate::images::{ImageError, NamedImage, process_defaults};
+use crate::process_defaults::of_built_in;
 use crate::workspaces::WorkspaceName;
 
 /// The name of an empty image in a Dockerfile.
@@ -61,7 +62,8 @@ impl TemplateSource {
     /// What the source sets for every process that is started in it.
     pub fn process_defaults(&self) -> ProcessDefaults {
         match self {
-            Self::Template(_) | Self::Scratch => ProcessDefaults::default(),
+            Self::Scratch => ProcessDefaults::default(),
+            Self::Template(name) => of_built_in(name).unwrap_or_default(),
             Self::Image(image) => process_defaults(&image.config),
             Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => snapshot.settings.process.clone(),
         }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._async.agent import AsyncAgent
     from ._async.client import AsyncClient
     from ._async.contexts import AsyncCodeContext
+    from ._async.desktop import AsyncDesktop
     from ._async.exec import AsyncExec, AsyncExecStream
     from ._async.explore import explore as async_explore
     from ._async.filesystem import AsyncSandboxFilesystem
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ._sync.agent import Agent
     from ._sync.client import Client, get_default_client, set_default_client
     from ._sync.contexts import CodeContext
+    from ._sync.desktop import Desktop
     from ._sync.exec import Exec, ExecStream
     from ._sync.explore import explore
     from ._sync.filesystem import SandboxFilesystem
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from ._sync.volumes import Volume
     from .agents import AgentEvent, AgentResult, Attempt, BestOf, Budget
     from .audit import AuditLog, AuditRecord
+    from .desktops import Window
     from .errors import (
         AuthError,
         BadRequestError,
@@ -109,6 +112,7 @@ _HOMES = {
     "_async.agent": ["AsyncAgent"],
     "_async.client": ["AsyncClient"],
     "_async.contexts": ["AsyncCodeContext"],
+    "_async.desktop": ["AsyncDesktop"],
     "_async.exec": ["AsyncExec", "AsyncExecStream"],
     "_async.filesystem": ["AsyncSandboxFilesystem"],
     "_async.pool": ["AsyncSandboxPool"],
@@ -120,6 +124,7 @@ _HOMES = {
     "_sync.agent": ["Agent"],
     "_sync.client": ["Client", "get_default_client", "set_default_client"],
     "_sync.contexts": ["CodeContext"],
+    "_sync.desktop": ["Desktop"],
     "_sync.exec": ["Exec", "ExecStream"],
     "_sync.explore": ["explore"],
     "_sync.filesystem": ["SandboxFilesystem"],
@@ -131,6 +136,7 @@ _HOMES = {
     "_sync.volumes": ["Volume"],
     "agents": ["AgentEvent", "AgentResult", "Attempt", "BestOf", "Budget"],
     "audit": ["AuditLog", "AuditRecord"],
+    "desktops": ["Window"],
     "errors": [
         "AuthError",
         "BadRequestError",

@@ -21,6 +21,7 @@ from .base import default_client
 from .checkpoints import AsyncCheckpoints
 from .colour import Opening, Source, id_to_cancel, or_undone
 from .contexts import AsyncCodeContext, AsyncContexts, run_live
+from .desktop import AsyncDesktop
 from .exec import AsyncExec, AsyncExecStream, AsyncSandboxCommands, OnOutput, follow, patience
 from .filesystem import AsyncSandboxFilesystem
 from .machine import AsyncMachine
@@ -117,6 +118,10 @@ class AsyncSandbox(AsyncMachine, Opening):
     @property
     def checkpoints(self) -> AsyncCheckpoints:
         return AsyncCheckpoints(self)
+
+    @property
+    def desktop(self) -> AsyncDesktop:
+        return AsyncDesktop(self)
 
     @property
     def network(self) -> AsyncSandboxNetwork:

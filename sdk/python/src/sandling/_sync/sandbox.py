@@ -22,6 +22,7 @@ from .base import default_client
 from .checkpoints import Checkpoints
 from .colour import Opening, Source, id_to_cancel, or_undone
 from .contexts import CodeContext, Contexts, run_live
+from .desktop import Desktop
 from .exec import Exec, ExecStream, OnOutput, SandboxCommands, follow, patience
 from .filesystem import SandboxFilesystem
 from .machine import Machine
@@ -116,6 +117,10 @@ class Sandbox(Machine, Opening):
     @property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self)
+
+    @property
+    def desktop(self) -> Desktop:
+        return Desktop(self)
 
     @property
     def network(self) -> SandboxNetwork:

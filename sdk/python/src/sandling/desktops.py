@@ -1,0 +1,77 @@
+"""What the desktop of a sandbox is made of: windows, keys and mouse buttons."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import List, Tuple
+from urllib.parse import urlsplit
+
+#: The user whose session the desktop shows.
+USER = "user"
+#: The port on which noVNC serves the screen.
+VIEW_PORT = 6080
+
+BUTTONS = {"left": "1", "middle": "2", "right": "3"}
+WHEEL = {"up": "4", "down": "5", "left": "6", "right": "7"}
+#: Common names of keys, besides the names that X has for them.
+KEYS = {
+    "backspace": "BackSpace",
+    "delete": "Delete",
+    "down": "Down",
+    "end": "End",
+    "enter": "Return",
+    "esc": "Escape",
+    "escape": "Escape",
+    "home": "Home",
+    "insert": "Insert",
+    "left": "Left",
+    "page_down": "Next",
+    "page_up": "Prior",
+    "right": "Right",
+    "tab": "Tab",
+    "up": "Up",
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window on the screen. ``x`` and ``y`` are of its upper left corner."""
+
+    id: str
+    title: str
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+def chord(keys: Tuple[str, ...]) -> str:
+    """Keys that are pressed together, as xdotool takes them."""
+    return "+".join(KEYS.get(key, key) for key in keys)
+
+
+def windows_of(listing: str) -> List[Window]:
+    """The windows in the output of ``wmctrl -lG``, without the panel and the background, which are on all desktops."""
+    found = []
+    for line in listing.splitlines():
+        identifier, desktop, *numbers, _, title = [*line.split(None, 7), ""][:8]
+        if desktop != "-1":
+            found.append(Window(identifier, title.strip(), *map(int, numbers)))
+    return found
+
+
+def pair_of(pattern: str, output: str) -> Tuple[int, int]:
+    """Two numbers in the output of a command."""
+    match = re.search(pattern, output)
+    if match is None:
+        raise ValueError(f"the desktop's tool printed no position or size: {output!r}")
+    return int(match[1]), int(match[2])
+
+
+def view_url_of(preview_url: str, view_only: bool) -> str:
+    """noVNC's page, below the URL of its port."""
+    url = urlsplit(preview_url)
+    options = ["autoconnect=true", "resize=scale", *(["view_only=true"] if view_only else [])]
+    query = "&".join([*filter(None, [url.query]), *options])
+    return url._replace(path=f"{url.path.rstrip('/')}/vnc.html", query=query).geturl()
