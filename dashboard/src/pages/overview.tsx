@@ -18,7 +18,7 @@ type Host = Schemas["HostView"];
 export function Overview() {
   return (
     <Page title="Overview" actions={allows("run") && <a class="button button-primary" href={href("/sandboxes")}>All sandboxes</a>}>
-      {loadError.value && <Problem error={loadError.value} retry={() => void refresh()} />}
+      {loadError.value && <Problem error={loadError.value} retry={refresh} />}
       <div class="stack">
       <States />
       {allows("operator") && <Server />}

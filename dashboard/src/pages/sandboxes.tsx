@@ -74,7 +74,7 @@ export function Sandboxes() {
 
   return (
     <Page title="Sandboxes" actions={allows("run") && <Button kind="primary" onClick={() => (dialog.value = "create")}>New sandbox</Button>}>
-      {loadError.value && <Problem error={loadError.value} retry={() => void refresh()} />}
+      {loadError.value && <Problem error={loadError.value} retry={refresh} />}
       <div class="filters">
         <input type="search" placeholder="Search ids, names and labels, e.g. team=search" aria-label="Search sandboxes" value={search.value} onInput={(event) => (search.value = event.currentTarget.value)} />
         <select aria-label="State" value={state.value} onChange={(event) => (state.value = event.currentTarget.value)}>

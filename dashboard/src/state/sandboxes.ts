@@ -20,13 +20,14 @@ const COLLECT_MS = 200;
 const SILENT = new Set(["sandbox.network", "advice"]);
 
 let dirty = new Set<string>();
+let allDirty = false;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let flushing = false;
-/** How often a sandbox was looked for that an event named and nobody has seen yet. */
-const looks = new Map<string, number>();
+/** Sandboxes that an event named and that are not listed yet, and how often each was looked for. */
+const expected = new Map<string, number>();
 const MOST_LOOKS = 4;
 
-export async function refresh(): Promise<void> {
+async function loadAll(): Promise<void> {
   try {
     const list = await get<Sandbox[]>("/v1/sandboxes");
     sandboxes.value = new Map(list.map((sandbox) => [sandbox.id, sandbox]));
@@ -43,6 +44,13 @@ export function touch(id: string): void {
   timer ??= setTimeout(flush, COLLECT_MS);
 }
 
+/** Loads all sandboxes again, now. */
+export function refresh(): void {
+  allDirty = true;
+  clearTimeout(timer);
+  timer = setTimeout(flush);
+}
+
 /** One at a time, so that an older answer never replaces a newer one. */
 async function flush(): Promise<void> {
   timer = undefined;
@@ -52,17 +60,20 @@ async function flush(): Promise<void> {
   }
   flushing = true;
   const ids = [...dirty];
+  const all = allDirty || ids.length > MANY;
   dirty = new Set();
-  const known = sandboxes.value;
-  await (ids.length > MANY ? refresh() : load(ids));
+  allDirty = false;
+  await (all ? loadAll() : load(ids));
   flushing = false;
   for (const id of ids) {
-    const look = (looks.get(id) ?? 0) + 1;
-    looks.delete(id);
+    const look = expected.get(id);
+    if (look === undefined) continue;
     // The event of a new sandbox may arrive a moment before the sandbox is listed.
-    if (known.has(id) || sandboxes.value.has(id) || look >= MOST_LOOKS) continue;
-    looks.set(id, look);
-    touch(id);
+    if (sandboxes.value.has(id) || look >= MOST_LOOKS) expected.delete(id);
+    else {
+      expected.set(id, look + 1);
+      touch(id);
+    }
   }
 }
 
@@ -92,14 +103,17 @@ export function startSandboxes(): () => void {
   let first = true;
   const receive = (event: Event) => {
     recentEvents.value = [event, ...recentEvents.value].slice(0, MOST_EVENTS);
-    if (!SILENT.has(event.type) && loaded.value) touch(event.sandbox_id);
+    if (SILENT.has(event.type)) return;
+    if (event.type === "sandbox.ended") expected.delete(event.sandbox_id);
+    else if (!sandboxes.value.has(event.sandbox_id)) expected.set(event.sandbox_id, 1);
+    touch(event.sandbox_id);
   };
   const stop = follow<Event>("/v1/events?follow=true&tail=100", receive, (now) => {
     connected.value = now;
     // A gap may have hidden changes.
-    if (now && !first) void refresh();
+    if (now && !first) refresh();
     first = false;
   });
-  void refresh();
+  refresh();
   return stop;
 }
