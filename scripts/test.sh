@@ -100,19 +100,18 @@ sandling=$PWD/target/debug/sandling
 
 machines() {
   part "templates in $SANDLING_TEST_TEMPLATES" build_templates "$sandling" base code-interpreter agent &&
-    part "tests in virtual machines" vm_tests --test-threads "${SANDLING_TEST_THREADS:-2}" --skip nested::
+    part "tests in virtual machines" vm_tests --test-threads "${SANDLING_TEST_THREADS:-2}" --skip nested:: &&
+    part "nested KVM" vm_tests nested::
 }
 code() {
   part "lints" cargo clippy --workspace --all-targets --quiet -- -D warnings &&
     part "dependencies" scripts/deny.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "unit and integration tests" cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
-    part "fuzz targets" scripts/fuzz.sh 0 &&
-    part "nested KVM" vm_tests nested::
+    part "fuzz targets" scripts/fuzz.sh 0
 }
 step "code and virtual machines"
-# Other tests with virtual machines take longer than all checks of the code. The nested one occupies a core for minutes
-# and fails on a busy host, so it takes the place of the compiler when the checks are done.
+# The nested test occupies a core for minutes and fails on a busy host. It runs beside the unit tests, which mostly wait.
 lanes machines code
 retry_vm_tests
 
