@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AsyncDesktop:
-    """``sandbox.desktop``, in sandboxes of the template ``desktop``. Positions are in pixels from the upper left corner."""
+    """``sandbox.desktop``, in sandboxes of the template ``desktop``. Positions are pixels from the upper left."""
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
@@ -33,7 +33,7 @@ class AsyncDesktop:
         return pair_of(r"(\d+) (\d+)", await self._tool("xdotool", "getdisplaygeometry"))
 
     async def resize(self, width: int, height: int) -> None:
-        """Sets the width and height of the screen, up to 3840 × 2160."""
+        """Sets the width and height of the screen, up to 3840 by 2160."""
         await self._tool("resize-desktop", str(width), str(height))
 
     async def cursor(self) -> Tuple[int, int]:

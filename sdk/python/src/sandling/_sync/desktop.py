@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Desktop:
-    """``sandbox.desktop``, in sandboxes of the template ``desktop``. Positions are in pixels from the upper left corner."""
+    """``sandbox.desktop``, in sandboxes of the template ``desktop``. Positions are pixels from the upper left."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -34,7 +34,7 @@ class Desktop:
         return pair_of(r"(\d+) (\d+)", self._tool("xdotool", "getdisplaygeometry"))
 
     def resize(self, width: int, height: int) -> None:
-        """Sets the width and height of the screen, up to 3840 × 2160."""
+        """Sets the width and height of the screen, up to 3840 by 2160."""
         self._tool("resize-desktop", str(width), str(height))
 
     def cursor(self) -> Tuple[int, int]:
