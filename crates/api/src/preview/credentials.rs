@@ -87,11 +87,11 @@ fn retain_cookies(headers: &mut HeaderMap, is_ours: &impl Fn(&str) -> bool) {
     }
 }
 
-/// The pairs of a list, e.g. of a query, without those that have our name or one of our tokens as their value.
+/// The pairs of a list, e.g. of a query, without those that have our name or contain one of our tokens.
 fn without_ours(pairs: &str, separator: char, name: &str, is_ours: &impl Fn(&str) -> bool) -> String {
     let ours = |pair: &&str| {
-        let (key, value) = pair.trim().split_once('=').unwrap_or((pair, ""));
-        decoded(key) == name || is_ours(&decoded(value))
+        let (key, value) = pair.trim().split_once('=').unwrap_or((pair.trim(), ""));
+        decoded(key) == name || [key, value].iter().any(|part| is_ours(&decoded(part)))
     };
     let kept: Vec<&str> = pairs.split(separator).filter(|pair| !ours(pair)).collect();
     kept.join(&separator.to_string())
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn nothing_of_ours_reaches_the_sandbox() {
-        let request = Request::get("/a?x=1&sandling_token=abc&y=2&access_token=a%62c&key=abc&sandling%5Ftoken=z")
-            .header("cookie", "theirs=1; sandling_preview=abc; more=2; session=abc")
+        let request = Request::get("/a?x=1&sandling_token=abc&y=2&access_token=a%62c&key=abc&abc&sandling%5Ftoken=z")
+            .header("cookie", "theirs=1; sandling_preview=abc; more=2; session=abc; abc")
             .header("x-sandling-preview-token", "abc")
             .header("authorization", "Bearer abc")
             .header("authorization", format!("Basic {}", STANDARD.encode("me:abc")))
