@@ -49,10 +49,11 @@ pub(crate) fn remove_from(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
 }
 
 fn has_ours(name: &HeaderName, value: &HeaderValue, is_ours: &impl Fn(&str) -> bool) -> bool {
-    if *name == header::REFERER {
-        // The referring URL can contain a token in its query or path.
-        let marks = [QUERY, "access_token", "/v1/p/"];
-        return marks.iter().any(|mark| value.as_bytes().windows(mark.len()).any(|part| part == mark.as_bytes()));
+    // The referring URL can contain a token in its query or path.
+    let marks = [QUERY, "access_token", "/v1/p/"];
+    let contains = |mark: &&str| value.as_bytes().windows(mark.len()).any(|part| part == mark.as_bytes());
+    if *name == header::REFERER && marks.iter().any(contains) {
+        return true;
     }
     let Ok(text) = value.to_str() else { return false };
     let text = text.trim();
