@@ -15,7 +15,7 @@ const ORDINARY: &str = "cd /tmp; for round in 1 2; do ls -la /usr/bin | grep -c 
     git -c user.name=a -c user.email=a@b commit -qm a; git log --oneline; git diff; cd ..; rm -rf exercise; env; uname -a; \
     python3 -c 'import json, os, re, subprocess, sys; print(json.dumps(sys.path))'; node -e 'console.log(1)'; done \
     >/dev/null 2>&1; pip --version >/dev/null 2>&1; true";
-/// The ordinary commands take half a minute under emulation, and longer on a busy host.
+/// The ordinary commands are many, and slow under emulation on a busy host.
 const RUN_WITHIN_MS: u64 = 300_000;
 /// A spare interpreter of a large template takes seconds to make on a busy host.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
