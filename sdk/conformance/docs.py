@@ -51,15 +51,12 @@ RUN = ("sh", "python", "ts")
 SHOWN = ("text", "ini", "nft")
 PARSED = {"json": json.loads, "toml": tomllib.loads}
 MARK = re.compile(r"<!-- (not run|slow|network|new server)(?:: (.+))? -->")
-#: Ends what a page left running, and waits for a server.
+#: Ends what a page left running.
 PROLOGUE = """
 set -euo pipefail
 stop() { sandling rm --all >/dev/null 2>&1 || true; kill $(jobs -p) 2>/dev/null || true; wait; }
 trap stop EXIT
-listens() { until [ -s "$SANDLING_HOME/server" ]; do sleep 0.1; done; }
 """
-#: A server in the background. The next line waits until it listens, as a reader does.
-SERVER = re.compile(r"^(sandling serve .*&)(?=\s*(?:#.*)?$)", re.MULTILINE)
 
 
 class Block(NamedTuple):
@@ -130,13 +127,13 @@ def session(page: List[Block], project: Path, directory: Path) -> str:
     """A script that runs the blocks of a page. It writes the place of each one to the file `reached` first."""
     lines = [PROLOGUE]
     if not any("sandling serve" in block.code for block in page):
-        lines.append("sandling serve >/dev/null &\nlistens")
+        lines.append("sandling serve >/dev/null &")
     for block in page:
         if block.mark == "new server":
             lines.append("stop")
         lines.append(f"echo {shlex.quote(block.place)} >{shlex.quote(str(directory / 'reached'))}")
         if block.language == "sh":
-            lines.append(SERVER.sub(r"\1 listens;", block.code))
+            lines.append(block.code)
         elif block.language == "python":
             source = directory / f"block-{block.line}.py"
             source.write_text(block.code)
@@ -222,6 +219,7 @@ def main(place: str, *options: str) -> int:
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("SANDLING_API", "SANDLING_TOKEN")},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SANDLING_LISTEN": "127.0.0.1:0",
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": "unused",
         "ANTHROPIC_MODEL": "scripted",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use sandling_service::{WorkspaceName, inherit_process_defaults};
+use sandling_service::{StartDirectory, WorkspaceName, inherit_process_defaults};
 use sandling_wire::CreateSandbox;
 
 use crate::app::App;
@@ -22,6 +22,7 @@ pub(crate) async fn answer(
     context: &RequestContext,
     headers: &HeaderMap,
     body: JsonBody<CreateSandbox>,
+    start: StartDirectory,
 ) -> Result<Response, ApiError> {
     let route = "POST /v1/sandboxes";
     let idempotent = IdempotentRequest { app, context, workspace, headers, route, body: &body.bytes };
@@ -39,7 +40,7 @@ pub(crate) async fn answer(
                 request.from_snapshot = Some(snapshots::resolve(app, workspace, &named)?.to_string());
             }
             let mut spec = create_spec(request, workspace.as_str())?;
-            inherit_process_defaults(&app.engine, &mut spec)?;
+            inherit_process_defaults(&app.engine, &mut spec, start)?;
             let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
             context.made(&view.id);
             mark.made(&view.id);

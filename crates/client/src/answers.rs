@@ -43,6 +43,8 @@ pub struct Sandbox {
     pub expires_at: Option<Timestamp>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Older servers do not send it.
+    pub workdir: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -41,11 +41,6 @@ impl Client {
         Server::find()?.map(Self::new).transpose()
     }
 
-    /// The same, but an error if there is no server.
-    pub fn require() -> Result<Self, ClientError> {
-        Self::find()?.ok_or(ClientError::NoServer)
-    }
-
     pub fn new(server: Server) -> Result<Self, ClientError> {
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {}", server.token)).map_err(|_| ClientError::BadToken)?;

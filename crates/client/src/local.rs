@@ -1,7 +1,8 @@
-//! Starts a local server if none is running.
+//! Starts a local server if none is running, and waits for one that is starting.
 //!
 //! The SDKs do the same. `local-server.lock` in the home is held during the search and start, so that concurrent
-//! processes start only one server. The server exits when it is idle; its log is `local-server.log`.
+//! processes start only one server. `sandling serve` holds it, too, until it has announced its address. A server that is
+//! started here exits when it is idle; its log is `local-server.log`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -23,6 +24,8 @@ const LOCK: &str = "local-server.lock";
 const LOG: &str = "local-server.log";
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
+/// How long to wait for a server that was started a moment ago, as in `sandling serve & sandling create`.
+const APPEAR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Idle timeout of a server that was started here.
 const IDLE_EXIT: Duration = Duration::from_secs(600);
 /// How long to wait for a server that is being restarted.
@@ -30,7 +33,45 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the log to show in an error.
 const MAX_LOG_TAIL: usize = 2000;
 
+/// The mark of a server that is starting. Dropping it removes the mark.
+#[derive(Debug)]
+pub struct StartMark(#[expect(dead_code, reason = "closing the file unlocks it")] File);
+
+impl StartMark {
+    /// Marks this home's server as starting. Returns `None` if the process that starts the server holds the mark.
+    pub fn set(home: &Home) -> io::Result<Option<Self>> {
+        home.prepare_root()?;
+        let lock = private_file(&home.root().join(LOCK))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(lock))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_set(home: &Home) -> bool {
+        let Ok(lock) = File::open(home.root().join(LOCK)) else { return false };
+        matches!(flock(&lock, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
+    }
+}
+
 impl Client {
+    /// A client for the running server. Waits for a server that is starting, and fails if there is none.
+    pub async fn require() -> Result<Self, ClientError> {
+        let began = Instant::now();
+        loop {
+            if let Some(client) = Self::find()? {
+                return Ok(client);
+            }
+            let home = Home::from_environment().ok_or(ClientError::NoServer)?;
+            let timeout = if StartMark::is_set(&home) { START_TIMEOUT } else { APPEAR_TIMEOUT };
+            if began.elapsed() >= timeout {
+                return Err(ClientError::NoServer);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// A client for the running server. Starts a server if there is none.
     pub async fn find_or_start() -> Result<Self, ClientError> {
         if let Some(client) = Self::find()? {
@@ -38,7 +79,7 @@ impl Client {
         }
         let home = Home::from_environment().ok_or(ClientError::NoServer)?;
         start(&home).await?;
-        Self::require()
+        Self::require().await
     }
 
     /// The same after the server could not be reached. It first waits for that server to come back, because a restarted
@@ -127,6 +168,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_home_has_at_most_one_server_that_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        assert!(!StartMark::is_set(&home));
+        let mark = StartMark::set(&home).unwrap().unwrap();
+        assert!(StartMark::is_set(&home) && StartMark::set(&home).unwrap().is_none());
+        drop(mark);
+        assert!(!StartMark::is_set(&home));
+    }
 
     #[test]
     fn a_home_that_a_client_creates_is_private() {

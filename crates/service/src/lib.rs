@@ -67,7 +67,7 @@ pub use images::{
 pub use limits::{InvalidValue, check_env, check_map, parse_mode};
 pub use metrics::{History, HistoryQuery, HostResources, MetricHistory, MetricPoint, SeriesInfo, record_metrics};
 pub use previews::{PreviewError, PreviewToken, Previews};
-pub use process_defaults::inherit_process_defaults;
+pub use process_defaults::{StartDirectory, inherit_process_defaults};
 pub use request_limiter::{RequestLimiter, RequestPermit, RequestRefused};
 pub use sandboxes::{
     CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, template_size,

@@ -2,20 +2,38 @@
 
 use sandling_engine::store::StoreError;
 use sandling_engine::{CreateSpec, Engine, ProcessDefaults};
+use sandling_wire::WORKSPACE;
 
 use crate::images;
 
+/// Where processes of a built-in template start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartDirectory {
+    /// `/workspace`, as in our own clients.
+    Workspace,
+    /// The user's home, as clients of other products expect.
+    Home,
+}
+
 /// Applies the process defaults of its template to a new sandbox. Values from the client take precedence.
-pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Result<(), StoreError> {
+pub fn inherit_process_defaults(
+    engine: &Engine,
+    spec: &mut CreateSpec,
+    start: StartDirectory,
+) -> Result<(), StoreError> {
     let template = match &spec.from_snapshot {
         Some(id) => engine.snapshots().find(&spec.workspace, id)?,
         None => engine.snapshots().of_template(&spec.workspace, &spec.template)?,
     };
     let of_image =
         || Some(images::process_defaults(&engine.machines().oci_image(&spec.workspace, &spec.template)?.config));
+    let built_in = || {
+        let workdir = (start == StartDirectory::Workspace).then(|| WORKSPACE.to_owned());
+        Some(ProcessDefaults { workdir, ..of_built_in(&spec.template)? })
+    };
     let defaults = match template {
         Some(template) => Some(template.settings.process),
-        None if spec.from_snapshot.is_none() => of_built_in(&spec.template).or_else(of_image),
+        None if spec.from_snapshot.is_none() => built_in().or_else(of_image),
         None => None,
     };
     let (own, Some(defaults)) = (&mut spec.settings.process, defaults) else { return Ok(()) };
@@ -28,10 +46,11 @@ pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Resul
     Ok(())
 }
 
-/// What a built-in template sets for processes, if it sets anything.
+/// What a template sets for processes in every dialect. `None` if it is not a built-in template.
 pub(crate) fn of_built_in(name: &str) -> Option<ProcessDefaults> {
-    let desktop = sandling_image::resolve(name).ok()?.recipe.desktop?;
-    Some(ProcessDefaults { env: desktop.env(), ..ProcessDefaults::default() })
+    let recipe = sandling_image::resolve(name).ok()?.recipe;
+    let env = recipe.desktop.map(|desktop| desktop.env()).unwrap_or_default();
+    Some(ProcessDefaults { env, ..ProcessDefaults::default() })
 }
 
 #[cfg(test)]
@@ -41,6 +60,6 @@ mod tests {
     #[test]
     fn only_a_desktop_names_a_display() {
         assert_eq!(of_built_in("desktop").unwrap().env["DISPLAY"], ":0");
-        assert!(of_built_in("base").is_none() && of_built_in("mine").is_none());
+        assert!(of_built_in("base").unwrap().env.is_empty() && of_built_in("mine").is_none());
     }
 }

@@ -24,7 +24,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(120), max_output: 20_000, directory: "/workspace".to_owned() }
+        Self { timeout: Duration::from_secs(120), max_output: 20_000, directory: sandling_wire::WORKSPACE.to_owned() }
     }
 }
 

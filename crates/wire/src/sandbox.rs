@@ -14,6 +14,9 @@ use crate::volume::{MountedView, VolumeMount};
 /// dialect has its own.
 pub const DEFAULT_TEMPLATE: &str = "code-interpreter";
 
+/// The working directory of our built-in templates.
+pub const WORKSPACE: &str = "/workspace";
+
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SandboxView {
     pub id: String,
@@ -34,6 +37,8 @@ pub struct SandboxView {
     /// Entries whose name starts with `secret.` are not returned.
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// Where commands and relative paths start, if that is not the home of the user.
+    pub workdir: Option<String>,
     pub boot_ms: u64,
     /// `standby` if a pre-warmed machine was used, `snapshot` if a machine was restored for the request.
     pub boot_mode: &'static str,

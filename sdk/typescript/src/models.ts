@@ -300,6 +300,8 @@ export interface SandboxInfo {
   createdAt: string;
   metadata: Record<string, string>;
   labels: Record<string, string>;
+  /** Where commands and relative paths start. `null` means the home of the user. */
+  workdir: string | null;
   bootMs: number;
   /** How it was started, such as `standby`, `snapshot` or `fork`. */
   bootMode: string;

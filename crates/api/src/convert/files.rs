@@ -1,5 +1,6 @@
 //! Files.
 
+use sandling_engine::Sandbox;
 use sandling_protocol::{Change, ChangeKind, Entry, EntryKind, WriteMode};
 use sandling_wire::{ChangeView, DirParams, EntryView, WriteName};
 
@@ -9,6 +10,8 @@ use crate::error::ApiError;
 /// The longest path that Linux accepts.
 const MAX_PATH: usize = 4096;
 const MAX_DEPTH: u32 = 64;
+/// The home of root. Commands of a sandbox without a working directory start there.
+const DEFAULT_WORKDIR: &str = "/root";
 
 /// Checks that a path is absolute. The guest resolves it, so it cannot reach the host's files.
 pub(crate) fn checked(path: String) -> Result<String, ApiError> {
@@ -21,18 +24,31 @@ pub(crate) fn checked(path: String) -> Result<String, ApiError> {
     Ok(path)
 }
 
+/// Checks a path. A relative one starts in the working directory of the sandbox.
+pub(crate) fn resolved(sandbox: &Sandbox, path: String) -> Result<String, ApiError> {
+    if path.starts_with('/') {
+        return checked(path);
+    }
+    if path.is_empty() {
+        return Err(ApiError::bad_request("a path must not be empty"));
+    }
+    let workdir = sandbox.info().settings.process.workdir;
+    let directory = workdir.as_deref().unwrap_or(DEFAULT_WORKDIR).trim_end_matches('/');
+    checked(format!("{directory}/{path}"))
+}
+
 /// Parses permission bits written as octal digits.
 pub(crate) fn permissions(text: &str) -> Result<u32, ApiError> {
     Ok(sandling_service::parse_mode(text)?)
 }
 
 /// Checks the path and depth of a listing.
-pub(crate) fn checked_dir(request: DirParams) -> Result<(String, u32), ApiError> {
+pub(crate) fn checked_dir(sandbox: &Sandbox, request: DirParams) -> Result<(String, u32), ApiError> {
     let depth = request.depth.unwrap_or(1);
     if !(1..=MAX_DEPTH).contains(&depth) {
         return Err(ApiError::bad_request(format!("depth must be between 1 and {MAX_DEPTH}")));
     }
-    Ok((checked(request.path.unwrap_or_else(|| "/".to_owned()))?, depth))
+    Ok((resolved(sandbox, request.path.unwrap_or_else(|| "/".to_owned()))?, depth))
 }
 
 into_engine!(enum WriteName => WriteMode { Replace, Append, CreateNew });

@@ -35,6 +35,7 @@ impl IntoWire for SandboxInfo {
             guest_ip: sandling_network::Ends::default().guest_address.to_string(),
             from_snapshot: self.from_snapshot.map(|id| id.to_string()),
             labels: self.labels,
+            workdir: self.settings.process.workdir,
             boot_ms: self.boot_ms.round() as u64,
             boot_mode: match self.boot_mode {
                 BootMode::Standby => "standby",

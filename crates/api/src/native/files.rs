@@ -2,7 +2,7 @@
 
 use sandling_wire::{DirParams, EntryView, Listing, PathParams, WatchParams};
 
-use crate::convert::files::{checked, checked_dir};
+use crate::convert::files::{checked_dir, resolved};
 use crate::prelude::*;
 use crate::sse;
 
@@ -13,7 +13,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// List a directory
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/fs/dir", params(DirParams), responses((status = 200, body = Listing)))]
 async fn list(call: SandboxCall<Read>, Params(params): Params<DirParams>) -> Result<Json<Listing>, ApiError> {
-    let (path, depth) = checked_dir(params)?;
+    let (path, depth) = checked_dir(&call.sandbox, params)?;
     let entries = call.sandbox.list_dir(&path, depth).await?;
     Ok(Json(Listing { path, entries: entries.into_wire() }))
 }
@@ -23,7 +23,7 @@ async fn list(call: SandboxCall<Read>, Params(params): Params<DirParams>) -> Res
     get, path = "/v1/sandboxes/{id}/fs/stat", params(PathParams), responses((status = 200, body = EntryView)),
 )]
 async fn stat(call: SandboxCall<Read>, Params(params): Params<PathParams>) -> Result<Json<EntryView>, ApiError> {
-    Ok(Json(call.sandbox.stat(&checked(params.path)?).await?.into_wire()))
+    Ok(Json(call.sandbox.stat(&resolved(&call.sandbox, params.path)?).await?.into_wire()))
 }
 
 /// Follow changes under a path
@@ -34,7 +34,7 @@ async fn stat(call: SandboxCall<Read>, Params(params): Params<PathParams>) -> Re
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
 async fn watch(call: SandboxCall<Read>, Params(params): Params<WatchParams>) -> Result<Response, ApiError> {
-    let path = checked(params.path)?;
+    let path = resolved(&call.sandbox, params.path)?;
     // A missing path is refused with a status, before the stream begins.
     call.sandbox.stat(&path).await?;
     let mut watch = call.sandbox.watch(&path, params.recursive)?;

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, header};
 use sandling_engine::Cause;
 use sandling_wire::{PathParams, Written};
 
-use crate::convert::files::checked;
+use crate::convert::files::resolved;
 use crate::file_content::frames;
 use crate::prelude::*;
 
@@ -23,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     responses((status = 200, body = Vec<u8>, content_type = "application/x-tar")),
 )]
 async fn read(call: SandboxCall<Read>, Params(params): Params<PathParams>) -> Result<Response, ApiError> {
-    let path = checked(params.path)?;
+    let path = resolved(&call.sandbox, params.path)?;
     let mut archive = call.sandbox.read_archive(&path)?;
     // Waits for the first bytes, so that a missing directory gets a status.
     let first = archive.next().await?.unwrap_or_default();
@@ -55,7 +55,7 @@ async fn write(
     Params(params): Params<PathParams>,
     request: Request,
 ) -> Result<Json<Written>, ApiError> {
-    let path = checked(params.path)?;
+    let path = resolved(&call.sandbox, params.path)?;
     call.app.engine.before(&call.sandbox, Cause::Files, &format!("unpack into {path}")).await?;
     let upload = call.sandbox.write_archive(&path)?;
     let mut sent = 0;

@@ -6,7 +6,7 @@ use sandling_engine::Cause;
 use sandling_protocol::WriteMode;
 use sandling_wire::{PathParams, WriteParams, Written};
 
-use crate::convert::files::{checked, permissions};
+use crate::convert::files::{permissions, resolved};
 use crate::file_content::{body, read_part, send};
 use crate::prelude::*;
 use crate::range::{self, RequestedRange};
@@ -31,7 +31,7 @@ async fn read(
     Params(params): Params<PathParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let path = checked(params.path)?;
+    let path = resolved(&call.sandbox, params.path)?;
     match range::requested(&headers) {
         RequestedRange::All => {
             let body = body(call.sandbox.read_file(&path, 0, None)?).await?;
@@ -55,7 +55,7 @@ async fn write(
     Params(params): Params<WriteParams>,
     request: Request,
 ) -> Result<Json<Written>, ApiError> {
-    let path = checked(params.path)?;
+    let path = resolved(&call.sandbox, params.path)?;
     let mode = params.mode.as_deref().map(permissions).transpose()?;
     let write = params.write.map_or(WriteMode::Replace, IntoEngine::into_engine);
     call.app.engine.before(&call.sandbox, Cause::Files, &format!("write {path}")).await?;

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use sandling_engine::{EndReason, SandboxId};
+use sandling_service::StartDirectory;
 use sandling_wire::{CreateSandbox, SandboxView};
 
 use crate::create_sandbox;
@@ -31,7 +32,7 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<San
     responses((status = 201, body = SandboxView)),
 )]
 async fn create(call: Call<Run>, headers: HeaderMap, body: JsonBody<CreateSandbox>) -> Result<Response, ApiError> {
-    create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body).await
+    create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body, StartDirectory::Workspace).await
 }
 
 /// Show a sandbox

@@ -1,6 +1,7 @@
 //! A create with the fields that only PandaStack has.
 
 use axum::routing::post;
+use sandling_service::StartDirectory;
 use sandling_wire::CreateSandbox;
 use serde_json::{Map, Value};
 
@@ -14,7 +15,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 async fn create(call: Call<Run>, headers: HeaderMap, body: JsonBody<Map<String, Value>>) -> Result<Response, ApiError> {
     let JsonBody { value, bytes } = body;
     let body = JsonBody { value: translated(value)?, bytes };
-    create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body).await
+    create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body, StartDirectory::Home).await
 }
 
 /// `disk_gb` becomes `disk_mb`, and `egress_allowlist` becomes a part of `network.allow`.

@@ -12,7 +12,7 @@ pub async fn audit(options: &Audit) -> anyhow::Result<()> {
     if let Some(AuditCommand::Verify { workspace, file, offline, json }) = &options.command {
         return audit_verify::verify(workspace.as_deref(), file.as_deref(), *offline, *json).await;
     }
-    let client = Client::require()?;
+    let client = Client::require().await?;
     if let Some(number) = options.recording {
         return recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json);
     }

@@ -33,7 +33,7 @@ pub async fn verify(workspace: Option<&str>, file: Option<&Path>, offline: bool,
         copied.into_iter().filter(|chain| workspace.is_none_or(|name| chain.workspace.as_str() == name)).collect();
     let mut findings: Vec<_> = copied.iter().map(in_file).collect();
     if !offline {
-        let client = Client::require()?;
+        let client = Client::require().await?;
         let parameters = query(&[("workspace", workspace.map(str::to_owned))]);
         let mut answer: Value = client.get(&format!("/v1/audit/verify{parameters}")).await?;
         for chain in read::<Vec<AuditChain>>(answer["chains"].take())? {

@@ -10,7 +10,7 @@ use crate::options::{Common, Create};
 use crate::show;
 
 pub async fn create(common: &Common, options: &Create) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     if let Some(note) = sandling_engine::alias_note(&options.template) {
         eprintln!("sandling: {note}");
     }

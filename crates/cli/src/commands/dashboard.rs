@@ -11,7 +11,7 @@ use crate::show;
 const OPENERS: [&str; 3] = ["xdg-open", "wslview", "open"];
 
 pub async fn dashboard(print: bool) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let link: Value = client.post("/v1/dashboard/link", &json!({})).await?;
     let url = link["url"].as_str().unwrap_or_default();
     if !print && has_desktop(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) && open(url) {

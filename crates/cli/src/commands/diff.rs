@@ -33,7 +33,7 @@ struct State {
 }
 
 pub async fn diff(options: &Diff) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let from = full_state(&client, &options.from).await?;
     let to = match &options.to {
         Some(to) => full_state(&client, to).await?,

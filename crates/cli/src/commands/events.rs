@@ -12,7 +12,7 @@ use crate::show;
 const ENDED: &str = "sandbox.ended";
 
 pub async fn events(options: &Events) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let base = match &options.sandbox {
         Some(named) => format!("/v1/sandboxes/{}/events", client.sandbox(named).await?),
         None => "/v1/events".to_owned(),

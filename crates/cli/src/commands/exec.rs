@@ -20,7 +20,7 @@ pub async fn exec(options: &Exec) -> anyhow::Result<ExitCode> {
     if options.tty && !terminal::is_interactive() {
         bail!("--tty needs a terminal, but stdin or stdout is not one; leave out --tty");
     }
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let request = ExecRequest {
         cmd: options.line.clone(),

@@ -19,7 +19,7 @@ struct Command {
 }
 
 pub async fn execs(options: &Execs) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let mut answer: Value = client.get(&format!("/v1/sandboxes/{sandbox}/execs")).await?;
     let now = Timestamp::now();

@@ -7,7 +7,7 @@ use crate::options::Fork;
 use crate::show;
 
 pub async fn fork(options: &Fork) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let parent = client.sandbox(&options.sandbox).await?;
     let mut request = json!({ "count": options.count, "inherit_secrets": options.secrets });
     if let Some(at) = &options.at {

@@ -12,7 +12,7 @@ use crate::{outcome, show};
 
 /// Requests a state change, which is the last segment of its route, for each sandbox.
 pub async fn change_state(options: &SandboxList, change: &str) -> anyhow::Result<ExitCode> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let request = async |id: &str| client.tell(&format!("/v1/sandboxes/{id}/{change}"), &json!({})).await;
     for_each(&client, &options.sandboxes, request).await
 }

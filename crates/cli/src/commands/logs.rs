@@ -9,7 +9,7 @@ use crate::options::Logs;
 use crate::outcome;
 
 pub async fn logs(options: &Logs) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     match &options.exec {
         Some(exec) => output(&client, &sandbox, exec, options.follow).await,

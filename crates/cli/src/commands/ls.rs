@@ -9,7 +9,7 @@ use crate::options::Ls;
 use crate::show;
 
 pub async fn ls(options: &Ls) -> anyhow::Result<()> {
-    let mut found: Vec<Value> = Client::require()?.get("/v1/sandboxes").await?;
+    let mut found: Vec<Value> = Client::require().await?.get("/v1/sandboxes").await?;
     found.retain(|sandbox| options.labels.iter().all(|(name, value)| sandbox["labels"][name] == **value));
     if options.quiet {
         return found.iter().try_for_each(|sandbox| show::line(field(sandbox, "id")?));

@@ -60,7 +60,7 @@ struct Counts {
 }
 
 pub async fn network(options: &Network) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let Some(sandbox) = &options.sandbox else { return default(&client, options).await };
     let id = client.sandbox(sandbox).await?;
     let path = format!("/v1/sandboxes/{id}/network");

@@ -8,7 +8,7 @@ use crate::options::Ports;
 use crate::show;
 
 pub async fn ports(options: &Ports) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     if let Some(port) = options.link {
         let request = CreatePreview { port, ttl_seconds: Some(options.ttl), paths: None };

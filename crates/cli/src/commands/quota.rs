@@ -9,7 +9,7 @@ use crate::options::Quota;
 use crate::show;
 
 pub async fn quota(options: &Quota) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let path = match (&options.workspace, options.set.is_empty()) {
         (Some(workspace), _) => format!("/v1/workspaces/{}/quota", segment(workspace)),
         (None, true) => "/v1/quota".to_owned(),

@@ -7,7 +7,7 @@ use crate::client::{Client, Sandbox};
 use crate::options::Rm;
 
 pub async fn rm(options: &Rm) -> anyhow::Result<ExitCode> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let mut named = options.sandboxes.clone();
     if options.all {
         let all: Vec<Sandbox> = client.get("/v1/sandboxes").await?;

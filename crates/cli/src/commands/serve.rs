@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
 use crate::client::announce::{self, Announcement};
+use crate::client::local::StartMark;
 use crate::options::{Common, Listening, Serve};
 
 /// The domain of `--tls self`. Browsers resolve names below `localhost` to this machine. A certificate for
@@ -32,6 +33,7 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         ..config(common)?
     };
     let home = config.home.clone();
+    let starting = StartMark::set(&home).context("cannot write to the home directory")?;
     announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;
     let service = Service::open(
@@ -51,6 +53,7 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     println!("the token is in {}", local_token_path(&home).display());
     let announced =
         Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
+    drop(starting);
     if announced.is_none() {
         eprintln!("sandling: another server already serves this home; set SANDLING_API to reach this one");
     }

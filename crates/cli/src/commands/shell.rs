@@ -16,7 +16,7 @@ pub async fn shell(options: &Shell) -> anyhow::Result<ExitCode> {
     if !terminal::is_interactive() {
         bail!("a shell needs a terminal, but stdin or stdout is not one; use `sandling exec`");
     }
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let request =
         ExecRequest { cmd: Some(LOGIN_SHELL.to_owned()), user: options.user.clone(), ..ExecRequest::default() };

@@ -32,7 +32,7 @@ struct SnapshotEntry {
 }
 
 pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     match command {
         SnapshotCommand::Create { sandbox, name, volumes, json } => {
             let sandbox = client.sandbox(sandbox).await?;

@@ -27,7 +27,7 @@ struct Guest {
 }
 
 pub async fn stats(options: &Stats) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let mut usage = BTreeMap::new();
     for id in wanted(&client, options).await? {
         let answer: Value = client.get(&format!("/v1/sandboxes/{id}/metrics")).await?;

@@ -23,7 +23,7 @@ struct CheckpointEntry {
 }
 
 pub async fn timeline(options: &Timeline) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let mut answer: Value = client.get(&format!("/v1/sandboxes/{sandbox}/timeline")).await?;
     if options.json {
@@ -52,7 +52,7 @@ pub async fn timeline(options: &Timeline) -> anyhow::Result<()> {
 }
 
 pub async fn checkpoint(command: &CheckpointCommand) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let made: Value = match command {
         CheckpointCommand::Create { sandbox, name } => {
             let sandbox = client.sandbox(sandbox).await?;
@@ -68,7 +68,7 @@ pub async fn checkpoint(command: &CheckpointCommand) -> anyhow::Result<()> {
 }
 
 pub async fn rewind(options: &Rewind) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let answer: Value = client.post(&format!("/v1/sandboxes/{sandbox}/rewind"), &json!({ "to": options.to })).await?;
     if options.json {

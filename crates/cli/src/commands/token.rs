@@ -12,7 +12,7 @@ const TRUST: &str = "trust.pem";
 const AUTHORITY: &str = "ca.pem";
 
 pub async fn token(options: &Token) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let base = match &options.workspace {
         Some(workspace) => format!("/v1/workspaces/{}/tokens", segment(workspace)),
         None => "/v1/me/tokens".to_owned(),

@@ -45,7 +45,7 @@ struct Answer {
 }
 
 pub async fn top(options: &Top) -> anyhow::Result<ExitCode> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let request = ExecRequest::line(SCRIPT.to_owned(), Some(30.0));
     let answer: Value = client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &request).await?;

@@ -25,7 +25,7 @@ struct User {
 }
 
 pub async fn volume(command: &VolumeCommand) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     match command {
         VolumeCommand::Create { name, size, json } => {
             let created: Value = client.post("/v1/volumes", &json!({ "name": name, "size_mb": size })).await?;

@@ -9,7 +9,7 @@ use crate::options::WebhookCommand;
 use crate::show;
 
 pub async fn webhook(command: &WebhookCommand) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     let path = |id: &str| format!("/v1/webhooks/{}", segment(id));
     match command {
         WebhookCommand::Create { url, events, description, json } => {

@@ -14,7 +14,7 @@ struct Listed {
 }
 
 pub async fn workspace(command: &WorkspaceCommand) -> anyhow::Result<()> {
-    let client = Client::require()?;
+    let client = Client::require().await?;
     match command {
         WorkspaceCommand::Create { name, json: as_json } => {
             let made: Value = client.post("/v1/workspaces", &json!({ "name": name })).await?;

@@ -9,7 +9,7 @@ use sandling_service::{AuditPolicy, AuditSettings, AuditTarget};
 #[derive(Debug, Args)]
 pub struct Listening {
     /// Address to listen on. Any address except loopback requires SANDLING_TOKEN to be set, and TLS or --insecure
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", env = "SANDLING_LISTEN")]
     pub listen: SocketAddr,
     /// Serve HTTPS with a certificate that Sandling creates; `serve` prints how clients trust it
     #[arg(long, value_name = "self", conflicts_with_all = ["tls_cert", "tls_key"])]

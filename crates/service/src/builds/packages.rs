@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sandling_image::{Recipe, RecipeError, is_debian_package, is_npm_package};
 use sandling_network::policy::{Entry, Mode, Policy, Ports, Preset, Target};
+use sandling_wire::WORKSPACE;
 
 use super::base::TemplateSource;
 use super::from_dockerfile::DockerfileError;
@@ -189,6 +190,9 @@ impl Packages {
             arguments.extend(self.pip.iter().map(String::as_str));
             shown.extend(self.pip.iter().map(String::as_str));
             actions.push(step(PIP, &arguments, format!("pip install {}", shown.join(" ")), mounts));
+        }
+        if !actions.is_empty() {
+            actions.push(Action::Workdir(WORKSPACE.to_owned()));
         }
         Ok(Plan { actions, defaults: PlanDefaults { user: "root", workdir: Some("/") }, ..Plan::default() })
     }

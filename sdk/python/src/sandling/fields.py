@@ -20,6 +20,8 @@ class SandboxFields:
     created_at: Optional[str] = None
     metadata: Dict[str, str]
     labels: Dict[str, str]
+    #: Where commands and relative paths start. ``None`` means the home of the user.
+    workdir: Optional[str] = None
     from_snapshot: Optional[str] = None
     boot_ms: Optional[int] = None
     #: How it was started, such as ``standby``, ``snapshot`` or ``fork``.

@@ -10,12 +10,12 @@ use crate::options::{Cp, Place};
 pub async fn cp(options: &Cp) -> anyhow::Result<()> {
     match (&options.source, &options.destination) {
         (Place::Local(source), Place::Remote { sandbox, path }) => {
-            let client = Client::require()?;
+            let client = Client::require().await?;
             let remote = Remote::new(&client, client.sandbox(sandbox).await?);
             upload::upload(&remote, source, path).await
         }
         (Place::Remote { sandbox, path }, Place::Local(destination)) => {
-            let client = Client::require()?;
+            let client = Client::require().await?;
             let remote = Remote::new(&client, client.sandbox(sandbox).await?);
             download::download(&remote, path, destination).await
         }

@@ -12,12 +12,12 @@ use super::PARALLEL_FILES;
 use super::archive;
 use super::local::{self, NewFile};
 use super::progress::Progress;
-use super::remote::{Remote, absolute, name};
+use super::remote::{Remote, name};
 use crate::client::{ClientError, Entry};
 use crate::outcome;
 
 pub async fn download(remote: &Remote<'_>, source: &str, destination: &Path) -> anyhow::Result<()> {
-    let source = absolute(source);
+    let source = remote.absolute(source).await?;
     let Some(found) = remote.find(&source).await? else { bail!("{source} does not exist in the sandbox") };
     let target = target(&source, destination)?;
     match (found.is_dir, destination == Path::new("-")) {

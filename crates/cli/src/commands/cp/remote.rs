@@ -10,10 +10,10 @@ use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::client::{Body, Client, ClientError, Entry, Listing, query};
+use crate::client::{Body, Client, ClientError, Entry, Listing, Sandbox, query};
 use crate::outcome::Failure;
 
-/// The base of relative paths, and the directory in which commands start.
+/// The base of relative paths in a sandbox without a working directory.
 const HOME: &str = "/root";
 /// Maximum depth of one listing.
 const DEPTH: u32 = 64;
@@ -30,6 +30,15 @@ impl<'a> Remote<'a> {
 
     fn path(&self, route: &str, pairs: &[(&str, Option<String>)]) -> String {
         format!("/v1/sandboxes/{}/{route}{}", self.sandbox, query(pairs))
+    }
+
+    /// Converts a path to an absolute one. A relative one starts where commands start.
+    pub async fn absolute(&self, path: &str) -> Result<String, ClientError> {
+        if path.starts_with('/') {
+            return Ok(path.to_owned());
+        }
+        let sandbox: Sandbox = self.client.get(&format!("/v1/sandboxes/{}", self.sandbox)).await?;
+        Ok(absolute(sandbox.workdir.as_deref().unwrap_or(HOME), path))
     }
 
     /// Looks up a path and follows links. `None` if it does not exist.
@@ -127,11 +136,11 @@ struct Ran {
 }
 
 /// Converts a sandbox path to an absolute path.
-pub fn absolute(path: &str) -> String {
+fn absolute(workdir: &str, path: &str) -> String {
     match path {
-        "" => HOME.to_owned(),
+        "" => workdir.to_owned(),
         path if path.starts_with('/') => path.to_owned(),
-        path => format!("{HOME}/{path}"),
+        path => join(workdir, path),
     }
 }
 
@@ -152,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_paths_start_at_home() {
-        assert_eq!([absolute(""), absolute("a/b"), absolute("/x")], ["/root", "/root/a/b", "/x"]);
+    fn relative_paths_start_in_the_working_directory() {
+        assert_eq!(["", "a/b", "/x"].map(|path| absolute("/work", path)), ["/work", "/work/a/b", "/x"]);
         assert_eq!(join("/a/", "b"), "/a/b");
         assert_eq!(join("/", "b"), "/b");
     }

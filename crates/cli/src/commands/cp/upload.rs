@@ -16,13 +16,13 @@ use walkdir::WalkDir;
 use super::PARALLEL_FILES;
 use super::archive::{self, Upload};
 use super::progress::Progress;
-use super::remote::{Remote, absolute, join, name};
+use super::remote::{Remote, join, name};
 use crate::outcome::Failure;
 
 const CHUNK_SIZE: usize = 256 * 1024;
 
 pub async fn upload(remote: &Remote<'_>, source: &Path, destination: &str) -> anyhow::Result<()> {
-    let destination = absolute(destination);
+    let destination = remote.absolute(destination).await?;
     if source == Path::new("-") {
         return stdin(remote, &destination).await;
     }

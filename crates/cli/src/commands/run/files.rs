@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use sandling_agent::{BY_PRODUCTS, Node, ProjectError, ProjectTree};
 use sandling_engine::Home;
+use sandling_wire::WORKSPACE;
 
 use crate::commands::cp::local;
 use crate::options::Run;
@@ -19,8 +20,6 @@ const SYSTEM: [&str; 10] = ["/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 /// A tar without entries.
 const EMPTY: [u8; 1024] = [0; 1024];
-/// The directory of code that comes from no file.
-pub const WORKSPACE: &str = "/workspace";
 /// Exists once the user was told that a script's siblings are copied.
 const TOLD: &str = "told-about-copied-files";
 

@@ -11,7 +11,7 @@ use sandling_engine::{
     StreamSender,
 };
 use sandling_protocol::{Part, Program, Stdin};
-use sandling_service::inherit_process_defaults;
+use sandling_service::{StartDirectory, inherit_process_defaults};
 use sandling_wire::{CreateSandbox, ModeName};
 
 use super::code::{Code, reads_stdin};
@@ -110,7 +110,7 @@ async fn create(
         } else {
             setup::build_if_missing(engine, &spec.template).await?;
         }
-        inherit_process_defaults(engine, &mut spec)?;
+        inherit_process_defaults(engine, &mut spec, StartDirectory::Workspace)?;
         let wanted = CreateSandbox { template: Some(spec.template.clone()), ..options.create_request()? };
         anyhow::Ok(waiting::of_size(&wanted, engine.create(spec)).await?)
     });

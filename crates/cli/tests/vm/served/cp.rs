@@ -53,16 +53,16 @@ fn a_file_is_copied_by_name_into_a_directory_or_through_a_pipe() {
     let file = dir.path().join("file");
     fs::write(&file, "one").unwrap();
     server.ok(&["cp", path(&file), &remote_path(&server, "/cp-file/new/")]);
-    server.ok(&["cp", path(&file), &remote_path(&server, "in-home")]);
-    assert_eq!(server.ok(&["exec", server.sandbox(), "cat", "/cp-file/new/file", "/root/in-home"]), "oneone");
-    server.ok(&["cp", &remote_path(&server, "in-home"), path(dir.path())]);
-    assert_eq!(fs::read_to_string(dir.path().join("in-home")).unwrap(), "one");
+    server.ok(&["cp", path(&file), &remote_path(&server, "relative")]);
+    assert_eq!(server.ok(&["exec", server.sandbox(), "cat", "/cp-file/new/file", "/workspace/relative"]), "oneone");
+    server.ok(&["cp", &remote_path(&server, "relative"), path(dir.path())]);
+    assert_eq!(fs::read_to_string(dir.path().join("relative")).unwrap(), "one");
     let bytes = noise(300_000);
     let put = server.fed(&["cp", "-", &remote_path(&server, "/cp-file/piped")], &bytes);
     assert_eq!(put.status.code(), Some(0), "{}", text(&put.stderr));
     assert!(server.sandling(&["cp", &remote_path(&server, "/cp-file/piped"), "-"]).stdout == bytes);
     // A device is written to, not replaced.
-    server.ok(&["cp", &remote_path(&server, "in-home"), "/dev/null"]);
+    server.ok(&["cp", &remote_path(&server, "relative"), "/dev/null"]);
     assert!(!fs::symlink_metadata("/dev/null").unwrap().is_file());
     for wrong in [
         [path(&file), path(dir.path())],
