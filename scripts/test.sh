@@ -113,7 +113,7 @@ code() {
   part "dependencies" scripts/deny.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "unit and integration tests" linting_cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
-    part "fuzz targets" scripts/fuzz.sh 0
+    part "fuzz targets" env SANDLING_FUZZ_OPT_LEVEL=0 scripts/fuzz.sh 0
 }
 step "code and virtual machines"
 # The nested test occupies a core for minutes and fails on a busy host. It runs beside the unit tests, which mostly wait.
@@ -137,7 +137,7 @@ own_clients() {
     part "attacks on this host" conformance/attack/run.sh "$sandling"
 }
 fuzzing() {
-  part "fuzzing" env SANDLING_FUZZ_SEED=1 nice -n 19 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+  part "fuzzing" env SANDLING_FUZZ_SEED=1 SANDLING_FUZZ_OPT_LEVEL=0 nice -n 19 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
 }
 step "clients and fuzzing"
 # The clients mostly wait for virtual machines. Fuzzing takes the CPU time that is left.
