@@ -6,8 +6,8 @@
 # SECONDS (60) is how long each target runs; with 0, the script only builds them. Without a TARGET, all run. The corpus in
 # target/fuzz grows with each run; it begins with fuzz/corpus. An input that a target fails on is in
 # target/fuzz/artifacts: fix the parser, and add the input to fuzz/corpus. SANDLING_FUZZ_SEED repeats an earlier run, as far
-# as the host is as fast; its seed is in the log. With SANDLING_FUZZ_OPT_LEVEL=0, the targets are built in a third of the time and
-# run more slowly.
+# as the host is as fast; its seed is in the log. With SANDLING_FUZZ_OPT_LEVEL=0, the targets are built in a third of the
+# time and run more slowly.
 #
 # Needs no nightly toolchain: the targets look for panics, hangs and unbounded memory, which libFuzzer finds without a
 # sanitizer.
