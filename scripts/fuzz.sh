@@ -38,7 +38,7 @@ run() { # SECONDS TARGET
   mkdir -p "$out/corpus/$2"
   local log=$out/$2.log dictionary=()
   [ ! -f "fuzz/dictionaries/$2.dict" ] || dictionary=(-dict="fuzz/dictionaries/$2.dict")
-  SANDLING_FUZZ_TARGET=$2 "$out/fuzz" -seed="${SANDLING_FUZZ_SEED:-0}" -max_total_time="$1" -timeout=60 -rss_limit_mb=1024 "${dictionary[@]}" \
+  SANDLING_FUZZ_TARGET=$2 "$out/fuzz" -seed="${SANDLING_FUZZ_SEED:-0}" -max_total_time="$1" -timeout=300 -rss_limit_mb=1024 "${dictionary[@]}" \
     -artifact_prefix="$out/artifacts/$2-" "$out/corpus/$2" "fuzz/corpus/$2" >"$log" 2>&1 ||
     { echo "$2 failed:" >&2; tail -50 "$log" >&2; exit 255; }
   printf '%-14s %s\n' "$2" "$(tail -1 "$log")"
