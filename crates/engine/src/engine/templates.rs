@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sandling_image::{BadTemplateName, ContentId, RecipeError, TemplateName};
+use sandling_image::{BadTemplateName, ContentId, RecipeError, Resolved, TemplateName};
 
 use super::instance::Engine;
 use crate::machine::{SizedImage, TemplateError, TemplateSummary, stored_name, summary};
@@ -29,10 +29,22 @@ impl Engine {
         })
     }
 
+    /// The built-in template that a name stands for in a workspace, unless the workspace has one of this name itself. It may
+    /// have made it before the built-in one was added.
+    pub fn built_in(&self, workspace: &str, name: &str) -> Result<Option<Resolved>, StoreError> {
+        let Ok(built_in) = sandling_image::resolve(name) else { return Ok(None) };
+        let has_own = self.parts.machines.has_own(workspace, name)
+            || self.parts.snapshots.of_template(workspace, name)?.is_some();
+        Ok((!has_own).then_some(built_in))
+    }
+
     /// The templates of a workspace, and the built-in ones that are not built yet.
     pub fn list_templates(&self, workspace: &str) -> Result<Vec<TemplateSummary>, TemplateError> {
         let mut listed = self.parts.machines.built(workspace)?;
         listed.extend(self.parts.snapshots.templates(workspace)?);
+        let own: BTreeSet<_> =
+            listed.iter().filter(|template| !template.built_in).map(|own| own.name.clone()).collect();
+        listed.retain(|template| !template.built_in || !own.contains(&template.name));
         for recipe in sandling_image::builtin_recipes() {
             if !listed.iter().any(|template| template.name == recipe.name.as_str()) {
                 listed.push(summary(&recipe, None));

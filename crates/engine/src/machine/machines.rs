@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{
     BuildError, BuildOptions, ContentId, Image, ImageStore, LoadError, OciImage, Recipe, RecipeError, Report,
+    TemplateName,
 };
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
@@ -14,7 +15,7 @@ use sandling_vmm::machine::Hardware;
 use super::bake::Step;
 use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
-use super::names::{shown_name, stored_name, workspace_of};
+use super::names::{own_name, shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
@@ -49,6 +50,20 @@ impl Machines {
         }
     }
 
+    /// The stored name of a template. One that the workspace made is preferred to a built-in one of the same name, which
+    /// may have been added later.
+    fn stored_name(&self, workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
+        match own_name(workspace, name) {
+            Ok(own) if self.images.has_name(&own) => Ok(own),
+            _ => stored_name(workspace, name),
+        }
+    }
+
+    /// Whether the workspace made a template that has the name of a built-in one.
+    pub(crate) fn has_own(&self, workspace: &str, built_in: &str) -> bool {
+        self.stored_name(workspace, built_in) != stored_name(workspace, built_in)
+    }
+
     /// A template in its own size or another. It must have been built, but it need not be baked.
     pub(crate) async fn sized(
         &self,
@@ -57,7 +72,7 @@ impl Machines {
         vcpus: Option<u32>,
         memory_mib: Option<u32>,
     ) -> Result<SizedImage, TemplateError> {
-        let (images, stored) = (self.images.clone(), stored_name(workspace, name)?);
+        let (images, stored) = (self.images.clone(), self.stored_name(workspace, name)?);
         let loading = tokio::task::spawn_blocking(move || images.load(&stored));
         let image = match loading.await.map_err(|_| TemplateError::CutOff)? {
             // A name that is neither built nor built-in is unknown, not merely unbuilt.
@@ -173,7 +188,11 @@ impl Machines {
         for found in self.images.list()? {
             let Some(name) = shown_name(workspace, found.name.as_str()) else { continue };
             let found = match found.image {
-                Ok(image) => summary(&image.manifest.recipe, Some(&image)),
+                Ok(image) => {
+                    // By the name in the store: that of the recipe says nothing about whose it is.
+                    let built_in = sandling_image::resolve(found.name.as_str()).is_ok();
+                    TemplateSummary { built_in, ..summary(&image.manifest.recipe, Some(&image)) }
+                }
                 Err(error) => damaged(&error),
             };
             built.push(TemplateSummary { name, ..found });
@@ -183,15 +202,15 @@ impl Machines {
 
     /// What a built template is made of.
     pub fn inspect_template(&self, workspace: &str, name: &str) -> Result<Image, TemplateError> {
-        Ok(self.images.load(&stored_name(workspace, name)?)?)
+        Ok(self.images.load(&self.stored_name(workspace, name)?)?)
     }
 
     /// The OCI image that a template is made of, if it is made of one and built.
     pub fn oci_image(&self, workspace: &str, name: &str) -> Option<OciImage> {
-        if sandling_image::resolve(name).is_ok() {
+        if sandling_image::resolve(name).is_ok() && !self.has_own(workspace, name) {
             return None;
         }
-        self.images.inspect(&stored_name(workspace, name).ok()?).ok()?.manifest.recipe.oci
+        self.images.inspect(&self.stored_name(workspace, name).ok()?).ok()?.manifest.recipe.oci
     }
 
     /// Whether the root disk of this recipe exists, perhaps for another template.
@@ -201,7 +220,7 @@ impl Machines {
 
     /// The image of a built template.
     pub(crate) fn image_of(&self, workspace: &str, name: &str) -> Result<ContentId, TemplateError> {
-        Ok(self.images.inspect(&stored_name(workspace, name)?)?.id)
+        Ok(self.images.inspect(&self.stored_name(workspace, name)?)?.id)
     }
 
     /// Removes a built template and ends its standbys. Images that are `in_use` stay; `None` if that is not known.
@@ -212,7 +231,7 @@ impl Machines {
         image: &ContentId,
         in_use: Option<BTreeSet<ContentId>>,
     ) -> Result<(), TemplateError> {
-        let name = stored_name(workspace, name)?;
+        let name = self.stored_name(workspace, name)?;
         let pools: Vec<_> = self.pools().extract_if(|shape, _| shape.image == *image).collect();
         for (_, pool) in pools {
             pool.close().await;

@@ -76,6 +76,11 @@ impl ImageStore {
         self.read_image(&id, Some(name))
     }
 
+    /// Whether there is a template of this name, even if it is damaged.
+    pub fn has_name(&self, name: &TemplateName) -> bool {
+        !matches!(names::get(&self.dir, name), Ok(None))
+    }
+
     /// Every name, in alphabetical order.
     pub fn list(&self) -> Result<Vec<TemplateEntry>, LoadError> {
         let found = names::all(&self.dir);
