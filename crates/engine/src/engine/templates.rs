@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sandling_image::{BadTemplateName, ContentId, RecipeError, Resolved, TemplateName};
+use sandling_image::{BadTemplateName, RecipeError, Resolved, TemplateName};
 
 use super::instance::Engine;
 use crate::machine::{SizedImage, TemplateError, TemplateSummary, stored_name, summary};
@@ -74,27 +74,21 @@ impl Engine {
         self.parts.snapshots.add_template(workspace, snapshot, name, description)?.ok_or_else(exists)
     }
 
-    /// Removes a template, unless a sandbox of this engine stands on it.
-    pub async fn remove_template(&self, workspace: &str, name: &str) -> Result<(), TemplateError> {
-        if !self.parts.snapshots.remove_template(workspace, name).await? {
-            let image = self.parts.machines.image_of(workspace, name)?;
-            if self.list().iter().any(|info| info.image == image.as_str()) {
-                return Err(TemplateError::InUse(name.to_owned()));
+    /// Removes a template, unless a sandbox of this engine stands on it. Returns how many bytes that freed.
+    pub async fn remove_template(&self, workspace: &str, name: &str) -> Result<u64, TemplateError> {
+        let freed = match self.parts.snapshots.remove_template(workspace, name).await? {
+            Some(freed) => freed,
+            None => {
+                let image = self.parts.machines.image_of(workspace, name)?;
+                if self.list().iter().any(|info| info.image == image.as_str()) {
+                    return Err(TemplateError::InUse(name.to_owned()));
+                }
+                self.parts.machines.remove_template(workspace, name, &image, self.images_in_use()?).await?
             }
-            self.parts.machines.remove_template(workspace, name, &image, self.images_in_use()?).await?;
-        }
-        // The next template of that name is another one and must not inherit the default.
-        Ok(self.parts.networks.remove_default(workspace, Some(name))?)
-    }
-
-    /// Images that sandboxes and snapshots of this home stand on, or `None` if the row of one cannot be read.
-    fn images_in_use(&self) -> Result<Option<BTreeSet<ContentId>>, StoreError> {
-        let store = &self.parts.store;
-        let (Some(living), Some(saved)) = (store.living_sandboxes()?.complete(), store.all_snapshots()?) else {
-            return Ok(None);
         };
-        let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
-        Ok(Some(of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()))
+        // The next template of that name is another one and must not inherit the default.
+        self.parts.networks.remove_default(workspace, Some(name))?;
+        Ok(freed)
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use sandling_image::{
     BuildError, BuildOptions, ContentId, Image, ImageStore, LoadError, OciImage, Recipe, RecipeError, Report,
     TemplateName,
@@ -12,14 +14,18 @@ use sandling_image::{
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
-use super::bake::Step;
+use super::bake::{self, Step};
 use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
 use super::names::{own_name, shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
+use super::stored::{EvictableTemplate, StoredBake};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
 use crate::process_cache::Fallback;
+
+/// Templates that were used so recently are not evicted, because a create may be about to use one.
+const RECENTLY: Duration = Duration::from_secs(60);
 
 pub struct Machines {
     accelerator: Accelerator,
@@ -73,7 +79,10 @@ impl Machines {
         memory_mib: Option<u32>,
     ) -> Result<SizedImage, TemplateError> {
         let (images, stored) = (self.images.clone(), self.stored_name(workspace, name)?);
-        let loading = tokio::task::spawn_blocking(move || images.load(&stored));
+        let loading = tokio::task::spawn_blocking(move || {
+            images.mark_used(&stored);
+            images.load(&stored)
+        });
         let image = match loading.await.map_err(|_| TemplateError::CutOff)? {
             // A name that is neither built nor built-in is unknown, not merely unbuilt.
             Err(LoadError::NotBuilt { .. }) if sandling_image::resolve(name).is_err() => {
@@ -165,21 +174,39 @@ impl Machines {
         self.bakes.stored.mib(&self.images, workspace)
     }
 
-    /// Removes bakes that count against this workspace, except those in use, by image and key. Returns whether there
-    /// were any.
-    pub(crate) async fn evict_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> bool {
-        let mut evicted = false;
-        for (shape, dir) in self.bakes.stored.of(&self.images, workspace) {
-            if in_use.contains(&(shape.image.to_string(), shape.key.clone())) {
-                continue;
-            }
-            let pool = self.pools().remove(&shape);
-            if let Some(pool) = pool {
-                pool.close().await;
-            }
-            evicted |= self.bakes.remove(&shape, &dir);
+    /// Templates of OCI images of this workspace, except those in use, just used, or being baked.
+    pub(crate) fn evictable_templates(&self, workspace: &str, in_use: &BTreeSet<ContentId>) -> Vec<EvictableTemplate> {
+        let mut found = self.bakes.stored.image_templates(&self.images, workspace);
+        let now = Timestamp::now();
+        found.retain(|template| {
+            let unused_for = now.duration_since(template.used_at).unsigned_abs();
+            !in_use.contains(&template.image) && !self.bakes.is_baking(&template.image) && unused_for > RECENTLY
+        });
+        found
+    }
+
+    /// Bakes that count against this workspace, of other sizes than their templates', except those in use.
+    pub(crate) fn evictable_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> Vec<StoredBake> {
+        let own_size = |recipe: &Recipe| bake::key(&self.hardware(recipe.vcpus, recipe.memory_mib));
+        let mut found = self.bakes.stored.other_sizes(&self.images, workspace, own_size);
+        found.retain(|bake| !in_use.contains(&bake.name()));
+        found
+    }
+
+    /// Removes a bake and its standbys, unless somebody is about to use it. Returns how many bytes that freed.
+    pub(crate) async fn evict_bake(&self, bake: &StoredBake) -> u64 {
+        let pool = self.pools().remove(&bake.shape);
+        if let Some(pool) = pool {
+            pool.close().await;
         }
-        evicted
+        if self.bakes.remove(&bake.shape, &bake.dir) { bake.bytes } else { 0 }
+    }
+
+    /// Notes that a template was used, so that it is not evicted.
+    pub fn mark_used(&self, workspace: &str, name: &str) {
+        if let Ok(stored) = self.stored_name(workspace, name) {
+            self.images.mark_used(&stored);
+        }
     }
 
     /// The templates of a workspace that are built.
@@ -223,14 +250,15 @@ impl Machines {
         Ok(self.images.inspect(&self.stored_name(workspace, name)?)?.id)
     }
 
-    /// Removes a built template and ends its standbys. Images that are `in_use` stay; `None` if that is not known.
+    /// Removes a built template and ends its standbys. Images that are `in_use` stay; `None` if that is not known. Returns
+    /// how many bytes that freed.
     pub(crate) async fn remove_template(
         &self,
         workspace: &str,
         name: &str,
         image: &ContentId,
         in_use: Option<BTreeSet<ContentId>>,
-    ) -> Result<(), TemplateError> {
+    ) -> Result<u64, TemplateError> {
         let name = self.stored_name(workspace, name)?;
         let pools: Vec<_> = self.pools().extract_if(|shape, _| shape.image == *image).collect();
         for (_, pool) in pools {
