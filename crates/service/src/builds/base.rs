@@ -64,7 +64,11 @@ impl TemplateSource {
         Ok(match self {
             Self::Scratch => ProcessDefaults::default(),
             Self::Template(name) => of_built_in(engine, workspace, name)?.unwrap_or_default(),
-            Self::Image(image) => process_defaults(&image.config),
+            Self::Image(image) => {
+                let defaults = process_defaults(&image.config);
+                // As in Docker. The user that E2B's clients have by default may not exist in an image.
+                ProcessDefaults { user: defaults.user.or_else(|| Some("root".to_owned())), ..defaults }
+            }
             Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => snapshot.settings.process.clone(),
         })
     }
