@@ -2,6 +2,7 @@
 
 use sandling_engine::store::StoreError;
 use sandling_engine::{CreateSpec, Engine, ProcessDefaults};
+use sandling_image::Recipe;
 
 use crate::images;
 
@@ -15,7 +16,7 @@ pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Resul
         || Some(images::process_defaults(&engine.machines().oci_image(&spec.workspace, &spec.template)?.config));
     let defaults = match template {
         Some(template) => Some(template.settings.process),
-        None if spec.from_snapshot.is_none() => of_built_in(&spec.template).or_else(of_image),
+        None if spec.from_snapshot.is_none() => of_built_in(engine, &spec.workspace, &spec.template)?.or_else(of_image),
         None => None,
     };
     let (own, Some(defaults)) = (&mut spec.settings.process, defaults) else { return Ok(()) };
@@ -29,9 +30,13 @@ pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Resul
 }
 
 /// What a built-in template sets for processes, if it sets anything.
-pub(crate) fn of_built_in(name: &str) -> Option<ProcessDefaults> {
-    let desktop = sandling_image::resolve(name).ok()?.recipe.desktop?;
-    Some(ProcessDefaults { env: desktop.env(), ..ProcessDefaults::default() })
+pub(crate) fn of_built_in(engine: &Engine, workspace: &str, name: &str) -> Result<Option<ProcessDefaults>, StoreError> {
+    Ok(engine.built_in(workspace, name)?.and_then(|built_in| of_recipe(&built_in.recipe)))
+}
+
+fn of_recipe(recipe: &Recipe) -> Option<ProcessDefaults> {
+    let env = recipe.desktop.as_ref()?.env();
+    Some(ProcessDefaults { env, ..ProcessDefaults::default() })
 }
 
 #[cfg(test)]
@@ -40,7 +45,8 @@ mod tests {
 
     #[test]
     fn only_a_desktop_names_a_display() {
-        assert_eq!(of_built_in("desktop").unwrap().env["DISPLAY"], ":0");
-        assert!(of_built_in("base").is_none() && of_built_in("mine").is_none());
+        let of = |name: &str| of_recipe(&sandling_image::resolve(name).unwrap().recipe);
+        assert_eq!(of("desktop").unwrap().env["DISPLAY"], ":0");
+        assert!(of("base").is_none());
     }
 }

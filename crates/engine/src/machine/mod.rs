@@ -32,5 +32,6 @@ pub use names::{alias_note, stored_name};
 pub(crate) use ready::{ENGINE_FILE, Live, ReadyMachine, end_and_remove, remove_leftover};
 pub(crate) use source::{Source, root_layer};
 pub(crate) use standby::StandbySettings;
+pub use stored::{EvictableTemplate, StoredBake};
 pub(crate) use template::{Template, summary};
 pub use template::{TemplateError, TemplateSummary};
