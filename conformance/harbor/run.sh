@@ -55,4 +55,5 @@ export LITELLM_LOCAL_MODEL_COST_MAP=True HARBOR_TELEMETRY=0
   --n-concurrent 2 --jobs-dir jobs --job-name job) || fail "harbor"
 python3 "$here/rewards.py" "$run/jobs/job" "$run/tasks" || fail "a task did not get the reward 1.0"
 nothing_is_left
+stop_server
 exit "$failed"
