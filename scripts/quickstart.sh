@@ -7,17 +7,31 @@ cd "$(dirname "$0")/.."
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n%s\n' "$*"; }
 
-say "1. Packages"
+# Ends a numbered step.
+took() { echo "took $((SECONDS - began)) s"; }
+
 need_cargo
+sandling=target/release/sandling
+[ -e "$sandling" ] || echo "The first run takes about $((22 / $(nproc) + 4)) minutes on $(nproc) cores, most of them to compile."
+
+say "1. Packages"
+began=$SECONDS
+# Rust's packages come from another host than Debian's, so both are downloaded at once.
+cargo fetch --quiet --locked --target x86_64-unknown-linux-gnu &
+fetching=$!
 install_packages "${RUN_PACKAGES[@]}"
-echo "all there"
+wait "$fetching"
+took
 
 say "2. Building sandling"
+began=$SECONDS
 cargo build --release --package sandling-cli
-sandling=target/release/sandling
+took
 
 say "3. Baking the template \`code-interpreter\` (minutes the first time, nothing later)"
+began=$SECONDS
 "$sandling" template build code-interpreter
+took
 
 say "4. Running print(sum(range(101))) in a sandbox"
 "$sandling" run --verbose -c 'print(sum(range(101)))'

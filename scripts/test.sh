@@ -131,7 +131,7 @@ public_clients() {
 }
 own_clients() {
   part "SDKs" env SANDLING_TEMPLATES="$SANDLING_TEST_TEMPLATES" sdk/test.sh "$sandling" &&
-    part "the SDKs' shared cases, and the guides" sdk/conformance/run.sh "$sandling" &&
+    part "the SDKs' shared cases, and the documentation" sdk/conformance/run.sh "$sandling" &&
     part "the agent loop" conformance/agent/run.sh "$sandling" &&
     part "the dashboard" env SANDLING_TEMPLATES="$SANDLING_TEST_TEMPLATES" dashboard/test.sh "$sandling" &&
     part "attacks on this host" conformance/attack/run.sh "$sandling"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Runs the shared cases with every SDK against a server with real virtual machines.
 #
-#   sdk/conformance/run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]
+#   sdk/conformance/run.sh SANDLING [python] [async] [python39] [typescript] [node18] [docs] [slow_docs]
 #
-# SANDLING is the path of the binary. `python39` and `node18` use the oldest supported Python and Node, and `guides` runs
-# the code of the documentation. By default these three and `async` run: `python` and `typescript` run the same code on
-# the versions of this system. No registry has Python 3.9: if it is missing, and you named no runner, the script prints
-# a note and runs `python` instead. SANDLING_TEST_TEMPLATES names the directory with
-# the template `base`; by default the templates of the user's home are used. Exits with 0 only if no case failed and
-# nothing was left behind.
+# SANDLING is the path of the binary. `python39` and `node18` use the oldest supported Python and Node. `docs` runs the
+# blocks of README.md and docs/, except those that take minutes, which `slow_docs` runs. By default `async`, `python39`,
+# `node18` and `docs` run: `python` and `typescript` run the same code on the versions of this system. No registry has
+# Python 3.9: if it is missing, and you named no runner, the script prints a note and runs `python` instead.
+# SANDLING_TEST_TEMPLATES names the directory with the templates `base` and `code-interpreter`; by default the templates of
+# the user's home are used. Exits with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [python39] [typescript] [node18] [docs] [slow_docs]}")
 shift
 runners=("$@")
 python39() {
@@ -24,7 +24,7 @@ python39() {
   return 1
 }
 if [ ${#runners[@]} -eq 0 ]; then
-  runners=(async node18 guides)
+  runners=(async node18 docs)
   if python39 >/dev/null; then runners+=(python39); else runners+=(python); fi
 fi
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
@@ -51,16 +51,16 @@ case_node18() {
   case_typescript "$installed/node18/node_modules/node/bin/node"
 }
 
-case_guides() {
-  local python=$installed/python/bin/python
+case_docs() { # [slow]
   python_env "$installed/python" anthropic
   (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
-  "$python" "$here/guides.py" python && "$python" "$here/guides.py" typescript "$installed/typescript"
+  "$installed/python/bin/python" "$here/docs.py" "$installed/typescript" "$@"
 }
+case_slow_docs() { case_docs slow; }
 
 sdks=()
-[[ " ${runners[*]} " =~ \ (python|async|python39|guides)\  ]] && sdks+=(python)
-[[ " ${runners[*]} " =~ \ (typescript|node18|guides)\  ]] && sdks+=(typescript)
+[[ " ${runners[*]} " =~ \ (python|async|python39|docs|slow_docs)\  ]] && sdks+=(python)
+[[ " ${runners[*]} " =~ \ (typescript|node18|docs|slow_docs)\  ]] && sdks+=(typescript)
 "$here/install.sh" "$installed" "$sandling" "${sdks[@]}"
 [ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
 start_server

@@ -1,0 +1,4 @@
+import requests
+
+with open("version.txt", "w") as file:
+    file.write(requests.__version__)
