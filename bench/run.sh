@@ -2,7 +2,8 @@
 # Measures Sandling, bubblewrap and gVisor in one run. Writes bench/out/sandboxes.{json,svg}. Arguments go to the bench
 # program: --rounds N, --creates N, --alive N. With --forks it measures forks, hibernation and checkpoints instead, and
 # writes bench/out/forks.{json,svg}. With --gateway it measures the network gateway, without machines, and writes
-# bench/out/gateway.json. With --scrubber it measures how fast the gateway searches answers for secrets.
+# bench/out/gateway.json. With --scrubber it measures how fast the gateway searches answers for secrets. With --images it
+# measures pulls and Dockerfiles beside podman, and writes bench/out/images.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -15,9 +16,16 @@ fi
 if [ "${1:-}" = --scrubber ]; then
   exec cargo bench --package sandling-network --bench scrubber
 fi
+templates=${SANDLING_TEMPLATES:-${SANDLING_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling}/templates}
+if [ "${1:-}" = --images ]; then
+  shift
+  install_packages "${RUN_PACKAGES[@]}" "${IMAGES_BENCH_PACKAGES[@]}"
+  cargo build --release --package sandling-cli
+  target/release/sandling template build base
+  exec python3 bench/images.py --sandling target/release/sandling --templates "$templates" "$@"
+fi
 install_packages "${RUN_PACKAGES[@]}" "${BENCH_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
-templates=${SANDLING_TEMPLATES:-${SANDLING_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling}/templates}
 for template in base code-interpreter; do
   target/release/sandling template build "$template"
 done

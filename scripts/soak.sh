@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests and fuzzing. Also runs the SDKs on
-# this system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, an
-# upgrade, and the host's attacks on builds that each lack one defense.
+# this system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, the
+# evaluation harness harbor, agent frameworks, an upgrade, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -30,6 +30,8 @@ conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 scripts/fuzz.sh "$((seconds / 2))" || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 conformance/e2b/run.sh "$sandling" desktop || status=$?
+conformance/harbor/run.sh "$sandling" || status=$?
+conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
-# Tests E2B's public clients, and agent frameworks that use them, unmodified, against a server with real virtual
-# machines.
+# Tests E2B's public clients, unmodified, against a server with real virtual machines.
 #
-#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks] [domain] [domain_typescript]
-#     [desktop]
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [domain] [domain_typescript] [desktop]
 #
 # `domain` and `domain_typescript` are a part of the first two. Their clients, and the one of `desktop`, know nothing but
 # `E2B_DOMAIN`: they use HTTPS and names below that domain. All others use the URLs of docs/e2b.md.
@@ -18,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 sandling=$(realpath "${1:?usage: run.sh SANDLING [SUITE...]}")
 shift
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code frameworks domain domain_typescript)
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code domain domain_typescript)
 
 # Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
@@ -40,7 +38,6 @@ install_pip() { # SUITE
 install_python() { install_pip python; }
 install_older() { install_pip older; }
 install_older_code() { install_pip older_code; }
-install_frameworks() { install_pip frameworks; }
 install_desktop() { install_pip desktop; }
 
 install_typescript() {
@@ -70,11 +67,6 @@ run_pytest() { # SUITE
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
-run_frameworks() (
-  # With the three variables of `sandling token show --for e2b`, as docs/e2b.md says.
-  unset E2B_VOLUME_API_URL
-  run_pytest frameworks
-)
 
 run_typescript() {
   (cd "$installed/${newest}typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)

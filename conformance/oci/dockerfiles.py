@@ -10,7 +10,7 @@ import sys
 import tarfile
 import time
 
-from images import directory, entry, layer, symlink, write_layout
+from images import compress, directory, entry, layer, symlink, write_layout
 from support import api, busybox, check, command, failures, folder, push, registry, templates
 
 TOOLS = "sh cat echo env id pwd stat find sort ls touch true false sleep mkdir test grep wc cp rm chmod date seq tr head wget ip"
@@ -44,9 +44,9 @@ def write(name, content, mode=0o644):
     path.chmod(mode)
 
 
-def archive(**files):
+def archive(how, **files):
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:xz") as tar:
+    with tarfile.open(fileobj=out, mode=f"w:{how}") as tar:
         for name, content in files.items():
             info = tarfile.TarInfo(f"inside/{name}")
             info.size, info.mode, info.uid, info.gid = len(content), 0o640, 1000, 50
@@ -83,8 +83,11 @@ class Running:
 write("a.txt", "one\n")
 write("run.sh", "#!/bin/sh\necho from a script\n", 0o755)
 write("src/main.c", "int main;\n")
+write("src/main.h", "extern int main;\n")
 write("src/secret.key", "not for the image\n")
-write("app.tar.xz", archive(file="in the archive\n"))
+write("app.tar.xz", archive("xz", file="in the archive\n"))
+write("app.tar.bz2", archive("bz2", bzip2="bzip2\n"))
+write("app.tar.zst", compress(archive("", zstd="zstd\n"), "zstd")[0])
 write(".dockerignore", "**/*.key\n")
 os.symlink("a.txt", context / "link")
 
@@ -111,13 +114,14 @@ RUN this is never built
 FROM $BASE
 ENV APP=/srv/app MODE=fast
 COPY --from=builder /work /srv/app
-COPY --from={base} /bin/busybox /opt/
+COPY --link --from={base} /bin/busybox /opt/
+COPY --exclude=*.c src /opt/src/
 COPY <<one.conf <<"two.conf" /etc/app/
 mode=$MODE
 one.conf
 mode=$MODE
 two.conf
-ADD app.tar.xz /opt/
+ADD app.tar.xz app.tar.bz2 app.tar.zst /opt/
 ADD link /opt/followed
 USER app:staff
 WORKDIR $APP
@@ -145,6 +149,7 @@ def _():
         assert sandbox.says("stat -c '%a %u %g' run.sh main.c") == "750 1000 50\n" * 2
         assert sandbox.says("cat /etc/app/one.conf /etc/app/two.conf") == "mode=fast\nmode=$MODE\n"
         assert sandbox.says("cat /opt/followed /opt/inside/file", user="root") == "one\nin the archive\n"
+        assert sandbox.says("cat /opt/inside/bzip2 /opt/inside/zstd; ls /opt/src", user="root") == "bzip2\nzstd\nmain.h\n"
         assert sandbox.says("stat -c '%a %u %g' /opt/inside/file /opt/busybox") == "640 1000 50\n755 0 0\n"
         assert sandbox.says("cat /tmp/user /etc/triggered") == "1000\n50\ntriggered\n"
         missing = "for path in /cache /src /scratch /run/secrets /.sandling-build /run/.sandling-builder; do test ! -e $path || echo $path; done"
@@ -152,6 +157,7 @@ def _():
     meta = api("GET", "/v1/templates/complete")["meta"]
     assert json.loads(meta["oci.cmd"]) == ["-c", "echo started"] and meta["oci.stop_signal"] == "SIGINT", meta
     assert json.loads(meta["oci.labels"]) == {"org.example.kind": "a test"} and "10000000000" in meta["oci.healthcheck"], meta
+    assert "/data" in meta["oci.volumes"], meta
 
 
 TEN = "\n".join([f"FROM {plain}", *[f"RUN echo {step} >/step-{step}" for step in range(1, 9)], "COPY a.txt /copied", "RUN cat /copied"])

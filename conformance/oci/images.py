@@ -86,6 +86,8 @@ def write_layout(path, layers, how, config=None):
             "os": "linux",
             "config": {"Cmd": ["/bin/sh"]} if config is None else config,
             "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(data).hexdigest() for data in layers]},
+            # Without it, podman cannot build on top of the image.
+            "history": [{"created_by": "test"} for _ in layers],
         },
         "application/vnd.oci.image.config.v1+json",
     )

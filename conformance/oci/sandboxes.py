@@ -244,6 +244,25 @@ def _():
     assert done["stdout"] == "hello from the image\napp\n/srv/app\n", done
 
 
+@check("a template that was not used for weeks is evicted, unless something stands on it, and made again when it is used")
+def _():
+    weeks_ago = time.time() - 15 * 24 * 3600
+    for name in (home / "templates/names").glob("*-1-*.json"):
+        os.utime(name, (weeks_ago, weeks_ago))
+    freed = json.loads(command("template", "gc", "--json").stdout)
+    assert freed["templates"] >= 1 and freed["layers"] >= 2 and freed["bytes"] > 1 << 20, freed
+    assert stored_layers() == []
+    left = templates()
+    assert not any(name.startswith("bare-1-") for name in left), left
+    assert any(name.startswith("app-1-") for name in left), "the template `on-image` stands on it"
+    with Sandbox(f"{registry}/team/bare:1") as sandbox:
+        assert sandbox.says("/busybox", "echo", "again") == "again\n"
+        refused = command("template", "rm", sandbox.info["template"], expect=2)
+        assert "in use" in refused.stderr, refused
+    removed = command("template", "rm", sandbox.info["template"]).stdout
+    assert removed.endswith(" freed\n") and ": 0 B" not in removed, removed
+
+
 @check("images in files: docker save, an OCI layout, and an archive of a root file system")
 def _():
     saved = folder / "saved.tar"

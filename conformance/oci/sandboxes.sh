@@ -29,11 +29,12 @@ trap finish EXIT
 
 start_registry "$run"
 
-# The templates that images become belong to this run. They have the kernel of the other templates.
+# The templates that images become belong to this run, and to its home: only those are evicted. They have the kernel of
+# the other templates.
 templates=${SANDLING_TEST_TEMPLATES:-${SANDLING_TEMPLATES:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates}}
-mkdir -p "$run/templates"
-cp -a "$templates/kernels" "$run/templates/"
-export SANDLING_TEST_TEMPLATES=$run/templates
+install -d -m 700 "$run/home" "$run/home/templates"
+cp -a "$templates/kernels" "$run/home/templates/"
+export SANDLING_TEST_TEMPLATES=$run/home/templates
 # Docker's configuration of the user who runs this must not matter.
 export DOCKER_CONFIG=$run/docker
 start_server --standbys 0 --registry-allow "localhost:$port"

@@ -33,7 +33,8 @@ mod volume;
 pub use config::EngineConfig;
 pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{
-    CreateSpec, Engine, Fork, ForkError, ForkSpec, OpenError, PreparedCreate, Receipt, Rewound, check_tagged,
+    CreateSpec, Engine, Evictable, EvictableKind, Fork, ForkError, ForkSpec, OpenError, PreparedCreate, Receipt,
+    Rewound, check_tagged,
 };
 pub use events::Events;
 pub use fair_slots::{FairSlots, Slot};

@@ -13,6 +13,7 @@ mod admission;
 mod agent_runs;
 mod audit;
 mod builds;
+mod cache;
 mod create_limiter;
 mod decoder;
 mod derived_tokens;
@@ -20,6 +21,7 @@ mod derived_tokens;
 mod fixture;
 #[doc(hidden)]
 pub mod fuzzing;
+mod garbage;
 #[cfg(test)]
 mod golden;
 mod idempotency;
@@ -52,13 +54,15 @@ pub use audit::{
 };
 pub use builds::{
     Action, BaseError, Build, BuildFailure, BuildSpec, Builds, CacheUse, DockerIgnore, DockerfileBuild,
-    DockerfileError, DockerfileOptions, Explain, Freed, Level, Line, OnFailure, PackageBuild, PackageError, Packages,
-    Plan, PlanDefaults, PlanError, RegisterError, RequirementError, SaveAs, Secrets, Stage, StartError, TemplateSource,
+    DockerfileError, DockerfileOptions, Explain, Level, Line, OnFailure, PackageBuild, PackageError, Packages, Plan,
+    PlanDefaults, PlanError, RegisterError, RequirementError, SaveAs, Secrets, Stage, StartError, TemplateSource,
     UploadError, check_hash, parse_dockerfile, split_requirements,
 };
+pub use cache::Freed;
 pub use create_limiter::{Busy, CreateLimiter};
 pub use decoder::Decoder;
 pub use derived_tokens::DerivedTokens;
+pub use garbage::GarbageCollector;
 pub use idempotency::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use images::{
     BadSetting, CredentialError, ImageError, ImageSettings, Images, NamedImage, OnStep, PullView, RegistryLogin,

@@ -2,6 +2,7 @@
 
 use sandling_engine::store::StoreError;
 use sandling_engine::{CreateSpec, Engine, ProcessDefaults};
+use sandling_image::Recipe;
 use sandling_wire::WORKSPACE;
 
 use crate::images;
@@ -27,13 +28,16 @@ pub fn inherit_process_defaults(
     };
     let of_image =
         || Some(images::process_defaults(&engine.machines().oci_image(&spec.workspace, &spec.template)?.config));
-    let built_in = || {
+    let in_start_directory = |defaults| {
         let workdir = (start == StartDirectory::Workspace).then(|| WORKSPACE.to_owned());
-        Some(ProcessDefaults { workdir, ..of_built_in(&spec.template)? })
+        ProcessDefaults { workdir, ..defaults }
     };
     let defaults = match template {
         Some(template) => Some(template.settings.process),
-        None if spec.from_snapshot.is_none() => built_in().or_else(of_image),
+        None if spec.from_snapshot.is_none() => {
+            let built_in = of_built_in(engine, &spec.workspace, &spec.template)?;
+            built_in.map(in_start_directory).or_else(of_image)
+        }
         None => None,
     };
     let (own, Some(defaults)) = (&mut spec.settings.process, defaults) else { return Ok(()) };
@@ -46,11 +50,14 @@ pub fn inherit_process_defaults(
     Ok(())
 }
 
-/// What a template sets for processes in every dialect. `None` if it is not a built-in template.
-pub(crate) fn of_built_in(name: &str) -> Option<ProcessDefaults> {
-    let recipe = sandling_image::resolve(name).ok()?.recipe;
-    let env = recipe.desktop.map(|desktop| desktop.env()).unwrap_or_default();
-    Some(ProcessDefaults { env, ..ProcessDefaults::default() })
+/// What a built-in template sets for processes in every dialect. `None` if the name is not that of a built-in template.
+pub(crate) fn of_built_in(engine: &Engine, workspace: &str, name: &str) -> Result<Option<ProcessDefaults>, StoreError> {
+    Ok(engine.built_in(workspace, name)?.map(|built_in| of_recipe(&built_in.recipe)))
+}
+
+fn of_recipe(recipe: &Recipe) -> ProcessDefaults {
+    let env = recipe.desktop.as_ref().map(|desktop| desktop.env()).unwrap_or_default();
+    ProcessDefaults { env, ..ProcessDefaults::default() }
 }
 
 #[cfg(test)]
@@ -59,7 +66,8 @@ mod tests {
 
     #[test]
     fn only_a_desktop_names_a_display() {
-        assert_eq!(of_built_in("desktop").unwrap().env["DISPLAY"], ":0");
-        assert!(of_built_in("base").unwrap().env.is_empty() && of_built_in("mine").is_none());
+        let of = |name: &str| of_recipe(&sandling_image::resolve(name).unwrap().recipe);
+        assert_eq!(of("desktop").env["DISPLAY"], ":0");
+        assert!(of("base").env.is_empty());
     }
 }

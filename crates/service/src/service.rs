@@ -14,6 +14,7 @@ use crate::audit::{AuditLog, AuditOpenError, AuditSettings};
 use crate::builds::Builds;
 use crate::create_limiter::CreateLimiter;
 use crate::derived_tokens::DerivedTokens;
+use crate::garbage::GarbageCollector;
 use crate::idempotency::Idempotency;
 use crate::images::{ImageSettings, Images};
 use crate::metrics::MetricHistory;
@@ -68,6 +69,7 @@ pub struct Service {
     pub images: Arc<Images>,
     pub volume_files: VolumeFiles,
     pub builds: Arc<Builds>,
+    pub garbage: Arc<GarbageCollector>,
     pub metrics: Arc<MetricHistory>,
     pub agent_runs: AgentRuns,
     pub webhooks: Arc<Webhooks>,
@@ -94,13 +96,19 @@ impl Service {
         let addresses = WebhookAddresses { opened, allow_private: settings.webhooks_allow_private };
         let previews =
             Previews::open(&home.previews(), store.clone(), tokens.clone()).map_err(ServiceError::Previews)?;
+        let workspaces = Workspaces::new(store.clone());
+        let builds = Builds::open(engine.clone(), sandboxes.clone(), images.clone(), store.clone(), owner.clone())?;
+        let builds = Arc::new(builds);
+        let garbage =
+            GarbageCollector::new(engine.clone(), images.clone(), builds.clone(), Workspaces::new(store.clone()));
         Ok(Arc::new(Self {
-            workspaces: Workspaces::new(store.clone()),
+            workspaces,
+            garbage: Arc::new(garbage),
             agent_runs: AgentRuns::new(home.transcripts()),
             metrics: Arc::new(MetricHistory::new(home.metrics())),
             webhooks: Webhooks::new(engine.clone(), store.clone(), addresses),
-            volume_files: VolumeFiles::new(engine.clone(), sandboxes.clone()),
-            builds: Arc::new(Builds::open(engine, sandboxes.clone(), images.clone(), store.clone(), owner.clone())?),
+            volume_files: VolumeFiles::new(engine, sandboxes.clone()),
+            builds,
             images,
             derived_tokens: DerivedTokens::new(previews.key(), tokens.clone()),
             previews,

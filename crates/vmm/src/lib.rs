@@ -4,9 +4,9 @@
 //! started from a [`machine::MachineConfig`], outlives the process that started it, and can be adopted by a later one.
 //!
 //! ```text
-//!   caller ──spec──▶ launcher __jail = supervisor ──fork──▶ QEMU   (pid 1 of its own namespaces)
-//!      │                          │ deadline, logs, exit.json     ▲
-//!      └──────────────────────────┴────────── QMP, control ───────┘
+//!   caller ──spec──▶ launcher __jail ──clone──▶ supervisor ──fork──▶ QEMU   (each pid 1 of its own namespace)
+//!      │                                            │ deadline, logs      ▲
+//!      └────────────────────────────────────────────┴── QMP, control ─────┘
 //! ```
 
 pub mod accelerator;

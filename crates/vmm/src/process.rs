@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
@@ -50,9 +50,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A handle on the process with this pid, which must be alive or not reaped yet.
-    pub fn open(pid: i32) -> io::Result<Self> {
-        Identity::of(pid)?.open()?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    /// The process of a pidfd that a process in another pid namespace may have opened. It must not be reaped yet.
+    pub fn of_pidfd(pidfd: OwnedFd) -> io::Result<Self> {
+        let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+        let pid = about.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+        // The kernel shows a pid that is not positive if the process has been reaped.
+        let pid = pid.filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { identity: Identity::of(pid)?, pidfd })
     }
 
     pub fn identity(&self) -> &Identity {
@@ -128,6 +132,18 @@ mod tests {
         assert!(process.has_ended());
         assert!(identity.open().unwrap().is_none());
         process.kill().expect("killing a process that has ended is no error");
+    }
+
+    #[test]
+    fn a_pidfd_finds_its_process_until_it_is_reaped() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let open = || pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let (alive, reaped) = (open(), open());
+        let process = Process::of_pidfd(alive).unwrap();
+        assert_eq!(process.pid(), child.id() as i32);
+        process.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(Process::of_pidfd(reaped).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -104,5 +104,14 @@ pub struct TemplateVersion {
 pub struct FreedView {
     /// Results of steps that were cached for later builds.
     pub steps: u64,
+    /// Layers of images.
+    #[serde(default)]
+    pub layers: u64,
+    /// Templates of images that were not used for long.
+    #[serde(default)]
+    pub templates: u64,
+    /// Pre-warmed snapshots of templates in sizes that were not used for long.
+    #[serde(default)]
+    pub bakes: u64,
     pub bytes: u64,
 }

@@ -152,13 +152,14 @@ async fn upload(call: Call<Run>, request: Request) -> Result<StatusCode, ApiErro
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Remove what builds have cached
+/// Remove what builds and images have cached
 ///
-/// Later builds of the workspace run all their steps again.
+/// Removes the cached steps and layers of the workspace, and its templates of images and pre-warmed sizes that were not used
+/// for two weeks. Later builds run all their steps again.
 #[utoipa::path(delete, path = "/v1/templates/builds/cache", responses((status = 200, body = FreedView)))]
 async fn clear_cache(State(app): State<Arc<App>>, caller: Caller<Run>) -> Result<Json<FreedView>, ApiError> {
-    let freed = app.service.builds.trim_steps(caller.workspace().as_str(), 0, 0).await?;
-    Ok(Json(FreedView { steps: freed.steps as u64, bytes: freed.bytes }))
+    let freed = app.service.garbage.empty_caches(caller.workspace()).await?;
+    Ok(Json(freed.into()))
 }
 
 /// Reads a build request in any of the encodings that the public clients use.

@@ -66,16 +66,11 @@ async fn delete(call: Call<Run>, Params(params): Params<DeleteParams>) -> Result
     if template.built_in {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "template_built_in", "a built-in template cannot be deleted"));
     }
-    let (workspace, snapshots) = (call.workspace().as_str(), call.app.engine.snapshots());
-    let before = snapshots.stored_bytes(workspace)?;
-    call.app.engine.remove_template(workspace, &template.name).await?;
+    let bytes = call.app.engine.remove_template(call.workspace().as_str(), &template.name).await?;
     if !params.report.is_some_and(Flag::is_set) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let of_snapshots = before.saturating_sub(snapshots.stored_bytes(workspace)?);
-    // A template of packages or of an image has files of its own.
-    let bytes = if template.digest.is_some() { of_snapshots } else { template.size_bytes };
-    Ok(Json(FreedView { steps: 0, bytes }).into_response())
+    Ok(Json(FreedView { bytes, ..FreedView::default() }).into_response())
 }
 
 /// A template of a workspace. For an alias, the description says which template it stands for.

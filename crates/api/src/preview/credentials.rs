@@ -1,7 +1,7 @@
 //! Removes our credentials from a request before it goes to a server in a sandbox, whose code could steal them.
 //!
-//! Every entry point passes through here, so the rule is about values: whatever is one of our tokens is removed,
-//! wherever it is in the headers, the cookies or the query. The page's own credentials are forwarded.
+//! Every entry point passes through here, so the rule is about values: a header, cookie or parameter in which one of our
+//! tokens appears as a word is removed, whatever its name. The page's own credentials are forwarded.
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -35,7 +35,7 @@ pub(crate) fn remove_from(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     parts.headers.remove(HEADER);
     let names: Vec<HeaderName> = parts.headers.keys().filter(|name| **name != header::COOKIE).cloned().collect();
     for name in names {
-        retain(&mut parts.headers, &name, |value| !has_ours(&name, value, &is_ours));
+        retain(&mut parts.headers, &name, |value| !has_ours(value, &is_ours));
     }
     retain_cookies(&mut parts.headers, &is_ours);
     if let Some(query) = parts.uri.query() {
@@ -48,16 +48,19 @@ pub(crate) fn remove_from(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     }
 }
 
-fn has_ours(name: &HeaderName, value: &HeaderValue, is_ours: &impl Fn(&str) -> bool) -> bool {
-    // The referring URL can contain a token in its query or path.
-    let marks = [QUERY, "access_token", "/v1/p/"];
-    let contains = |mark: &&str| value.as_bytes().windows(mark.len()).any(|part| part == mark.as_bytes());
-    if *name == header::REFERER && marks.iter().any(contains) {
-        return true;
-    }
-    let Ok(text) = value.to_str() else { return false };
-    let text = text.trim();
-    is_ours(bearer_of(text).unwrap_or(text)) || basic(text).is_some_and(|pair| pair.split(':').any(is_ours))
+fn has_ours(value: &HeaderValue, is_ours: &impl Fn(&str) -> bool) -> bool {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    mentions_ours(&text, is_ours) || basic(text.trim()).is_some_and(|pair| mentions_ours(&pair, is_ours))
+}
+
+/// Whether a text is one of our tokens or has one among its words, as it is written or decoded.
+fn mentions_ours(text: &str, is_ours: &impl Fn(&str) -> bool) -> bool {
+    [text, &decoded(text)].into_iter().any(|text| {
+        // A token that the operator chose may contain any character.
+        let whole = [text.trim(), bearer_of(text.trim()).unwrap_or_default()];
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !['_', '-', '.'].contains(&c));
+        whole.into_iter().chain(words).any(is_ours)
+    })
 }
 
 /// The user and the password of a `Basic` header.
@@ -92,7 +95,7 @@ fn retain_cookies(headers: &mut HeaderMap, is_ours: &impl Fn(&str) -> bool) {
 fn without_ours(pairs: &str, separator: char, name: &str, is_ours: &impl Fn(&str) -> bool) -> String {
     let ours = |pair: &&str| {
         let (key, value) = pair.trim().split_once('=').unwrap_or((pair.trim(), ""));
-        decoded(key) == name || [key, value].iter().any(|part| is_ours(&decoded(part)))
+        decoded(key) == name || [key, value].iter().any(|part| mentions_ours(part, is_ours))
     };
     let kept: Vec<&str> = pairs.split(separator).filter(|pair| !ours(pair)).collect();
     kept.join(&separator.to_string())
@@ -126,7 +129,10 @@ mod tests {
             .header("x-access-token", "abc")
             .header("x-invented", "bearer abc")
             .header("x-api-key", "e2b_616263")
-            .header("referer", "http://80-x.localhost/?sandling_token=abc");
+            .header("x-forwarded-uri", "/?x=%22a%62c%22")
+            .header("x-not-ascii", "é abc")
+            .header("x-basic", format!("Basic {}", STANDARD.encode("me:{\"key\":\"abc\"}")))
+            .header("referer", "http://80-x.localhost/v1/p/abc/?page=1");
         let parts = without_ours(request);
         assert_eq!(parts.uri, "/a?x=1&y=2");
         assert_eq!(parts.headers.get("cookie").unwrap(), "theirs=1; more=2");
@@ -139,8 +145,8 @@ mod tests {
             .header("authorization", "Bearer xyz")
             .header("authorization", "Basic YWJj")
             .header("x-api-key", "e2b_78797a")
-            .header("x-text", "about abc")
-            .header("referer", "http://80-x.localhost/a");
+            .header("x-text", "about abcd and x_abc")
+            .header("referer", "http://80-x.localhost/a?access_token=xyz");
         let parts = without_ours(request);
         assert_eq!(parts.uri, "/a?access_token=xyz&&empty=&flag");
         assert_eq!(parts.headers.get_all("authorization").iter().count(), 1);

@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sandling_service::record_metrics;
+use sandling_service::{GarbageCollector, record_metrics};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -116,6 +116,7 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
     let mut background = JoinSet::new();
     background.spawn(record_metrics(server.app.service.metrics.clone(), server.app.engine.clone()));
     background.spawn(send_webhooks(server.app.service.webhooks.clone()));
+    background.spawn(collect_garbage(server.app.service.garbage.clone()));
     let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut revocations = tokio::time::interval(CHECK_TOKENS_EVERY);
@@ -143,6 +144,14 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
         tracing::warn!("shutdown: unfinished requests are aborted");
     }
     connections.shutdown().await;
+}
+
+async fn collect_garbage(garbage: Arc<GarbageCollector>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        garbage.collect().await;
+    }
 }
 
 async fn accept<'l>(

@@ -40,7 +40,7 @@ pub enum TemplateCommand {
         #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// Remove what builds have cached, and print how much that freed
+    /// Remove what builds and images have cached, and print how much that freed
     Gc {
         #[arg(long, help = "Print JSON")]
         json: bool,

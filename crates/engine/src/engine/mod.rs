@@ -3,7 +3,7 @@
 mod checkpoint;
 mod create;
 mod disk_guard;
-mod evict_bakes;
+mod evict;
 mod fork;
 mod instance;
 mod open;
@@ -15,6 +15,7 @@ mod unreadable;
 mod volumes;
 
 pub use create::{CreateSpec, PreparedCreate};
+pub use evict::{Evictable, EvictableKind};
 pub use fork::{Fork, ForkError, ForkSpec, Receipt};
 pub use instance::Engine;
 pub use open::OpenError;

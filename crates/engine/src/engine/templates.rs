@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sandling_image::{BadTemplateName, ContentId, RecipeError, TemplateName};
+use sandling_image::{BadTemplateName, RecipeError, Resolved, TemplateName};
 
 use super::instance::Engine;
 use crate::machine::{SizedImage, TemplateError, TemplateSummary, stored_name, summary};
@@ -29,10 +29,22 @@ impl Engine {
         })
     }
 
+    /// The built-in template that a name stands for in a workspace, unless the workspace has one of this name itself. It may
+    /// have made it before the built-in one was added.
+    pub fn built_in(&self, workspace: &str, name: &str) -> Result<Option<Resolved>, StoreError> {
+        let Ok(built_in) = sandling_image::resolve(name) else { return Ok(None) };
+        let has_own = self.parts.machines.has_own(workspace, name)
+            || self.parts.snapshots.of_template(workspace, name)?.is_some();
+        Ok((!has_own).then_some(built_in))
+    }
+
     /// The templates of a workspace, and the built-in ones that are not built yet.
     pub fn list_templates(&self, workspace: &str) -> Result<Vec<TemplateSummary>, TemplateError> {
         let mut listed = self.parts.machines.built(workspace)?;
         listed.extend(self.parts.snapshots.templates(workspace)?);
+        let own: BTreeSet<_> =
+            listed.iter().filter(|template| !template.built_in).map(|own| own.name.clone()).collect();
+        listed.retain(|template| !template.built_in || !own.contains(&template.name));
         for recipe in sandling_image::builtin_recipes() {
             if !listed.iter().any(|template| template.name == recipe.name.as_str()) {
                 listed.push(summary(&recipe, None));
@@ -62,27 +74,21 @@ impl Engine {
         self.parts.snapshots.add_template(workspace, snapshot, name, description)?.ok_or_else(exists)
     }
 
-    /// Removes a template, unless a sandbox of this engine stands on it.
-    pub async fn remove_template(&self, workspace: &str, name: &str) -> Result<(), TemplateError> {
-        if !self.parts.snapshots.remove_template(workspace, name).await? {
-            let image = self.parts.machines.image_of(workspace, name)?;
-            if self.list().iter().any(|info| info.image == image.as_str()) {
-                return Err(TemplateError::InUse(name.to_owned()));
+    /// Removes a template, unless a sandbox of this engine stands on it. Returns how many bytes that freed.
+    pub async fn remove_template(&self, workspace: &str, name: &str) -> Result<u64, TemplateError> {
+        let freed = match self.parts.snapshots.remove_template(workspace, name).await? {
+            Some(freed) => freed,
+            None => {
+                let image = self.parts.machines.image_of(workspace, name)?;
+                if self.list().iter().any(|info| info.image == image.as_str()) {
+                    return Err(TemplateError::InUse(name.to_owned()));
+                }
+                self.parts.machines.remove_template(workspace, name, &image, self.images_in_use()?).await?
             }
-            self.parts.machines.remove_template(workspace, name, &image, self.images_in_use()?).await?;
-        }
-        // The next template of that name is another one and must not inherit the default.
-        Ok(self.parts.networks.remove_default(workspace, Some(name))?)
-    }
-
-    /// Images that sandboxes and snapshots of this home stand on, or `None` if the row of one cannot be read.
-    fn images_in_use(&self) -> Result<Option<BTreeSet<ContentId>>, StoreError> {
-        let store = &self.parts.store;
-        let (Some(living), Some(saved)) = (store.living_sandboxes()?.complete(), store.all_snapshots()?) else {
-            return Ok(None);
         };
-        let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
-        Ok(Some(of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()))
+        // The next template of that name is another one and must not inherit the default.
+        self.parts.networks.remove_default(workspace, Some(name))?;
+        Ok(freed)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::bake::{self, BakeError, Baked, Step};
 use super::factory::MachineFactory;
-use super::stored::StoredTemplates;
+use super::stored::{StoredTemplates, mark_used};
 use super::template::{Shape, Template};
 use crate::fair_slots::{FairSlots, Slot};
 
@@ -71,11 +71,13 @@ impl Bakes {
         if let Some(template) = state.ready.get(&sized.shape)
             && template.baked.is_whole()
         {
+            mark_used(template.baked.dir());
             return Ok(Some(template.clone()));
         }
         let baked = Baked::load(&sized.image.baked_dir(&sized.shape.key))?;
         let template = baked.map(|baked| template(&self.factory, sized, baked));
         if let Some(template) = &template {
+            mark_used(template.baked.dir());
             state.ready.insert(sized.shape.clone(), template.clone());
         }
         Ok(template)
@@ -104,6 +106,11 @@ impl Bakes {
 
     fn running(&self, shape: &Shape) -> Option<Running> {
         self.state().running.get(shape).cloned()
+    }
+
+    /// Whether an image is being baked, in any size.
+    pub(super) fn is_baking(&self, image: &ContentId) -> bool {
+        self.state().running.keys().any(|shape| shape.image == *image)
     }
 
     /// Starts a bake in a task of its own, or joins the one that another request started meanwhile.

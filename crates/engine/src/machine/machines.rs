@@ -4,21 +4,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use sandling_image::{
     BuildError, BuildOptions, ContentId, Image, ImageStore, LoadError, OciImage, Recipe, RecipeError, Report,
+    TemplateName,
 };
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
-use super::bake::Step;
+use super::bake::{self, Step};
 use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
-use super::names::{shown_name, stored_name, workspace_of};
+use super::names::{own_name, shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
+use super::stored::{EvictableTemplate, StoredBake};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
 use crate::process_cache::Fallback;
+
+/// Templates that were used so recently are not evicted, because a create may be about to use one.
+const RECENTLY: Duration = Duration::from_secs(60);
 
 pub struct Machines {
     accelerator: Accelerator,
@@ -49,6 +56,20 @@ impl Machines {
         }
     }
 
+    /// The stored name of a template. One that the workspace made is preferred to a built-in one of the same name, which
+    /// may have been added later.
+    fn stored_name(&self, workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
+        match own_name(workspace, name) {
+            Ok(own) if self.images.has_name(&own) => Ok(own),
+            _ => stored_name(workspace, name),
+        }
+    }
+
+    /// Whether the workspace made a template that has the name of a built-in one.
+    pub(crate) fn has_own(&self, workspace: &str, built_in: &str) -> bool {
+        self.stored_name(workspace, built_in) != stored_name(workspace, built_in)
+    }
+
     /// A template in its own size or another. It must have been built, but it need not be baked.
     pub(crate) async fn sized(
         &self,
@@ -57,8 +78,11 @@ impl Machines {
         vcpus: Option<u32>,
         memory_mib: Option<u32>,
     ) -> Result<SizedImage, TemplateError> {
-        let (images, stored) = (self.images.clone(), stored_name(workspace, name)?);
-        let loading = tokio::task::spawn_blocking(move || images.load(&stored));
+        let (images, stored) = (self.images.clone(), self.stored_name(workspace, name)?);
+        let loading = tokio::task::spawn_blocking(move || {
+            images.mark_used(&stored);
+            images.load(&stored)
+        });
         let image = match loading.await.map_err(|_| TemplateError::CutOff)? {
             // A name that is neither built nor built-in is unknown, not merely unbuilt.
             Err(LoadError::NotBuilt { .. }) if sandling_image::resolve(name).is_err() => {
@@ -150,21 +174,39 @@ impl Machines {
         self.bakes.stored.mib(&self.images, workspace)
     }
 
-    /// Removes bakes that count against this workspace, except those in use, by image and key. Returns whether there
-    /// were any.
-    pub(crate) async fn evict_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> bool {
-        let mut evicted = false;
-        for (shape, dir) in self.bakes.stored.of(&self.images, workspace) {
-            if in_use.contains(&(shape.image.to_string(), shape.key.clone())) {
-                continue;
-            }
-            let pool = self.pools().remove(&shape);
-            if let Some(pool) = pool {
-                pool.close().await;
-            }
-            evicted |= self.bakes.remove(&shape, &dir);
+    /// Templates of OCI images of this workspace, except those in use, just used, or being baked.
+    pub(crate) fn evictable_templates(&self, workspace: &str, in_use: &BTreeSet<ContentId>) -> Vec<EvictableTemplate> {
+        let mut found = self.bakes.stored.image_templates(&self.images, workspace);
+        let now = Timestamp::now();
+        found.retain(|template| {
+            let unused_for = now.duration_since(template.used_at).unsigned_abs();
+            !in_use.contains(&template.image) && !self.bakes.is_baking(&template.image) && unused_for > RECENTLY
+        });
+        found
+    }
+
+    /// Bakes that count against this workspace, of other sizes than their templates', except those in use.
+    pub(crate) fn evictable_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> Vec<StoredBake> {
+        let own_size = |recipe: &Recipe| bake::key(&self.hardware(recipe.vcpus, recipe.memory_mib));
+        let mut found = self.bakes.stored.other_sizes(&self.images, workspace, own_size);
+        found.retain(|bake| !in_use.contains(&bake.name()));
+        found
+    }
+
+    /// Removes a bake and its standbys, unless somebody is about to use it. Returns how many bytes that freed.
+    pub(crate) async fn evict_bake(&self, bake: &StoredBake) -> u64 {
+        let pool = self.pools().remove(&bake.shape);
+        if let Some(pool) = pool {
+            pool.close().await;
         }
-        evicted
+        if self.bakes.remove(&bake.shape, &bake.dir) { bake.bytes } else { 0 }
+    }
+
+    /// Notes that a template was used, so that it is not evicted.
+    pub fn mark_used(&self, workspace: &str, name: &str) {
+        if let Ok(stored) = self.stored_name(workspace, name) {
+            self.images.mark_used(&stored);
+        }
     }
 
     /// The templates of a workspace that are built.
@@ -173,7 +215,11 @@ impl Machines {
         for found in self.images.list()? {
             let Some(name) = shown_name(workspace, found.name.as_str()) else { continue };
             let found = match found.image {
-                Ok(image) => summary(&image.manifest.recipe, Some(&image)),
+                Ok(image) => {
+                    // By the name in the store: that of the recipe says nothing about whose it is.
+                    let built_in = sandling_image::resolve(found.name.as_str()).is_ok();
+                    TemplateSummary { built_in, ..summary(&image.manifest.recipe, Some(&image)) }
+                }
                 Err(error) => damaged(&error),
             };
             built.push(TemplateSummary { name, ..found });
@@ -183,15 +229,15 @@ impl Machines {
 
     /// What a built template is made of.
     pub fn inspect_template(&self, workspace: &str, name: &str) -> Result<Image, TemplateError> {
-        Ok(self.images.load(&stored_name(workspace, name)?)?)
+        Ok(self.images.load(&self.stored_name(workspace, name)?)?)
     }
 
     /// The OCI image that a template is made of, if it is made of one and built.
     pub fn oci_image(&self, workspace: &str, name: &str) -> Option<OciImage> {
-        if sandling_image::resolve(name).is_ok() {
+        if sandling_image::resolve(name).is_ok() && !self.has_own(workspace, name) {
             return None;
         }
-        self.images.inspect(&stored_name(workspace, name).ok()?).ok()?.manifest.recipe.oci
+        self.images.inspect(&self.stored_name(workspace, name).ok()?).ok()?.manifest.recipe.oci
     }
 
     /// Whether the root disk of this recipe exists, perhaps for another template.
@@ -201,18 +247,19 @@ impl Machines {
 
     /// The image of a built template.
     pub(crate) fn image_of(&self, workspace: &str, name: &str) -> Result<ContentId, TemplateError> {
-        Ok(self.images.inspect(&stored_name(workspace, name)?)?.id)
+        Ok(self.images.inspect(&self.stored_name(workspace, name)?)?.id)
     }
 
-    /// Removes a built template and ends its standbys. Images that are `in_use` stay; `None` if that is not known.
+    /// Removes a built template and ends its standbys. Images that are `in_use` stay; `None` if that is not known. Returns
+    /// how many bytes that freed.
     pub(crate) async fn remove_template(
         &self,
         workspace: &str,
         name: &str,
         image: &ContentId,
         in_use: Option<BTreeSet<ContentId>>,
-    ) -> Result<(), TemplateError> {
-        let name = stored_name(workspace, name)?;
+    ) -> Result<u64, TemplateError> {
+        let name = self.stored_name(workspace, name)?;
         let pools: Vec<_> = self.pools().extract_if(|shape, _| shape.image == *image).collect();
         for (_, pool) in pools {
             pool.close().await;

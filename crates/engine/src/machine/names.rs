@@ -12,12 +12,15 @@ pub fn alias_note(name: &str) -> Option<&'static str> {
 /// Stored names of templates outside the default workspace begin with this and the workspace's name.
 const FOREIGN: &str = "w.";
 
-/// The name under which a workspace's template is stored. A built-in template keeps its name, and an alias stands for
-/// it. A template that a user made has its workspace in front, so that two workspaces can use the same name.
+/// The name under which a new template of a workspace is stored. A built-in template keeps its name, and an alias stands
+/// for it.
 pub fn stored_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
-    if let Ok(built_in) = sandling_image::resolve(name) {
-        return Ok(built_in.recipe.name);
-    }
+    sandling_image::resolve(name).map_or_else(|_| own_name(workspace, name), |built_in| Ok(built_in.recipe.name))
+}
+
+/// The name under which a template that a user made is stored. It has its workspace in front, so that two workspaces can
+/// use the same name.
+pub(super) fn own_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
     if name.starts_with(FOREIGN) {
         return Err(BadTemplateName { name: name.to_owned() }.into());
     }
@@ -54,6 +57,7 @@ mod tests {
         }
         assert_eq!(stored_name("team", "mine").unwrap().as_str(), "w.team.mine");
         assert_eq!(stored_name("team", "ubuntu-24.04").unwrap().as_str(), "base");
+        assert_eq!(own_name("team", "desktop").unwrap().as_str(), "w.team.desktop");
         assert_eq!(shown_name("team", "w.team.mine").as_deref(), Some("mine"));
         assert_eq!(shown_name("other", "w.team.mine"), None);
         assert_eq!((workspace_of("w.team.mine"), workspace_of("mine")), ("team", DEFAULT_WORKSPACE));

@@ -78,16 +78,17 @@ impl Snapshots {
         Ok(summaries)
     }
 
-    /// True if there was one of this kind, which is gone now.
-    pub(crate) async fn remove_template(&self, workspace: &str, name: &str) -> Result<bool, StoreError> {
-        let removed = self.store.remove_snapshot_template(workspace, untagged(name))?;
-        if removed {
-            for version in self.versions(workspace, name)? {
-                self.store.forget_kept_snapshot(workspace, &version.key)?;
-            }
-            self.sweep().await?;
+    /// Removes a template of this kind. Returns how many bytes that freed, or `None` if there is none.
+    pub(crate) async fn remove_template(&self, workspace: &str, name: &str) -> Result<Option<u64>, StoreError> {
+        let before = self.store.snapshot_bytes(workspace)?;
+        if !self.store.remove_snapshot_template(workspace, untagged(name))? {
+            return Ok(None);
         }
-        Ok(removed)
+        for version in self.versions(workspace, name)? {
+            self.store.forget_kept_snapshot(workspace, &version.key)?;
+        }
+        self.sweep().await?;
+        Ok(Some(before.saturating_sub(self.store.snapshot_bytes(workspace)?)))
     }
 }
 

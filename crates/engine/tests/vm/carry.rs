@@ -1,9 +1,11 @@
 //! Snapshots that are carried elsewhere, and snapshots as templates.
 
+use std::path::Path;
+
 use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError};
 
 use crate::fork::{furnish, inspect};
-use crate::harness::{engine, eventually, launcher, shell, spec};
+use crate::harness::{config, engine, eventually, launcher, shell, spec, templates};
 
 #[tokio::test]
 async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
@@ -95,5 +97,59 @@ async fn a_snapshot_becomes_a_template_and_may_go_itself() {
     engine.engine.remove_template("default", "warm").await.unwrap();
     assert!(engine.engine.create(spec("warm")).await.is_err());
     assert_eq!(std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().count(), 0);
+    engine.close().await;
+}
+
+/// A built-in template that the tests have besides `base`.
+const BUILT: &str = "code-interpreter";
+
+/// The templates of the tests under other names. The other files are shared.
+fn renamed_templates(dir: &Path, names: &[(&str, &str)]) {
+    for part in ["roots", "kernels", "initrds", "images"] {
+        std::os::unix::fs::symlink(templates().join(part), dir.join(part)).unwrap();
+    }
+    std::fs::create_dir(dir.join("names")).unwrap();
+    for (from, to) in names {
+        let file = |name: &str| format!("names/{name}.json");
+        std::fs::copy(templates().join(file(from)), dir.join(file(to))).unwrap();
+    }
+}
+
+/// An earlier version may have let users give a template the name that a built-in one got later.
+#[tokio::test]
+async fn a_workspaces_own_template_is_preferred_to_a_built_in_one_of_its_name() {
+    let (home, own_templates) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    renamed_templates(own_templates.path(), &[("base", "base"), (BUILT, BUILT), ("base", "w.team.code-interpreter")]);
+    let home_dir = Home::new(home.path().to_owned()).with_templates(own_templates.path().to_owned());
+    let engine = Engine::open(EngineConfig { home: home_dir, ..config(&home) }).await.unwrap();
+    let listed = |workspace: &str, name: &str| {
+        let listed = engine.list_templates(workspace).unwrap().into_iter();
+        listed.filter(|template| template.name == name).map(|template| template.built_in).collect::<Vec<_>>()
+    };
+    let of = |workspace: &str, template: &str| CreateSpec { workspace: workspace.to_owned(), ..spec(template) };
+
+    assert_eq!((listed("team", BUILT), listed("other", BUILT)), (vec![false], vec![true]));
+    assert!(engine.built_in("team", BUILT).unwrap().is_none() && engine.built_in("other", BUILT).unwrap().is_some());
+    let sandbox = engine.create(of("team", BUILT)).await.unwrap();
+    assert_eq!(shell(&sandbox, "command -v node").await.stdout, "", "it is a copy of base");
+
+    shell(&sandbox, "echo own > /root/state").await;
+    let (snapshot, _) = engine.snapshot(&sandbox, None, None).await.unwrap();
+    sandbox.end(EndReason::Requested).await.unwrap();
+    engine.template_from_snapshot("team", &snapshot, "screen", "").unwrap();
+    let store = rusqlite::Connection::open(home.path().join("sandling.db")).unwrap();
+    store.execute("UPDATE snapshot_templates SET name = 'desktop' WHERE name = 'screen'", []).unwrap();
+    assert_eq!((listed("team", "desktop"), listed("other", "desktop")), (vec![false], vec![true]));
+    let begun = engine.create(of("team", "desktop")).await.unwrap();
+    assert_eq!(shell(&begun, "cat /root/state").await.stdout, "own\n");
+    begun.end(EndReason::Requested).await.unwrap();
+
+    engine.snapshots().delete("team", &snapshot.id).await.unwrap();
+    engine.remove_template("team", "desktop").await.unwrap();
+    // Not through the engine, which would remove shared files.
+    std::fs::remove_file(own_templates.path().join("names/w.team.code-interpreter.json")).unwrap();
+    for name in ["desktop", BUILT] {
+        assert_eq!(listed("team", name), [true], "without its own, the workspace has the built-in one");
+    }
     engine.close().await;
 }

@@ -1,5 +1,6 @@
 """Starts the real interpreters as the guest agent does, and waits for their messages, always with a deadline."""
 
+import atexit
 import ctypes
 import json
 import os
@@ -13,7 +14,11 @@ import tempfile
 import time
 import unittest
 
-FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# The drivers run from a copy, because cargo rebuilds everything that contains them when Python puts compiled files beside
+# them.
+FOLDER = tempfile.mkdtemp(prefix="sandling-drivers-")
+atexit.register(shutil.rmtree, FOLDER)
+shutil.copytree(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), FOLDER, dirs_exist_ok=True)
 # The interpreter of a virtual environment does not find its library when it is started by another path.
 PYTHON = os.environ.get("SANDLING_TEST_PYTHON", getattr(sys, "_base_executable", sys.executable))
 NODE = shutil.which("node")

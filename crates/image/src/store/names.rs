@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,15 @@ pub(super) fn set(store: &Path, name: &TemplateName, image: &ContentId) -> io::R
 pub(super) fn unset(store: &Path, name: &TemplateName) -> io::Result<()> {
     fs::remove_file(file(store, name))?;
     fs::File::open(directory(store))?.sync_all()
+}
+
+/// Sets the time of the entry. If this user may not, the template also cannot be evicted by this user.
+pub(super) fn mark_used(store: &Path, name: &TemplateName) {
+    let _ = fs::File::open(file(store, name)).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+pub(super) fn used_at(store: &Path, name: &TemplateName) -> Option<SystemTime> {
+    fs::metadata(file(store, name)).and_then(|file| file.modified()).ok()
 }
 
 /// All names, in alphabetical order.

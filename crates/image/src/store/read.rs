@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -74,6 +75,21 @@ impl ImageStore {
             found.map_err(|error| LoadError::Damaged { name: name.clone(), what: format!("its entry: {error}") })?;
         let id = id.ok_or_else(|| LoadError::NotBuilt { name: name.clone() })?;
         self.read_image(&id, Some(name))
+    }
+
+    /// Whether there is a template of this name, even if it is damaged.
+    pub fn has_name(&self, name: &TemplateName) -> bool {
+        !matches!(names::get(&self.dir, name), Ok(None))
+    }
+
+    /// Notes that a template was used. The time of a name's entry says when that was.
+    pub fn mark_used(&self, name: &TemplateName) {
+        names::mark_used(&self.dir, name);
+    }
+
+    /// When a template was last used.
+    pub fn used_at(&self, name: &TemplateName) -> Option<SystemTime> {
+        names::used_at(&self.dir, name)
     }
 
     /// Every name, in alphabetical order.

@@ -305,7 +305,8 @@ fn removing_a_template_removes_what_nothing_else_uses() {
     let gone = fixture.ensure(&mine, BuildOptions::default()).unwrap();
     let running = fixture.ensure(&mine, BuildOptions { force: true, ..Default::default() }).unwrap();
     let in_use = BTreeSet::from([running.id.clone()]);
-    fixture.store.remove(&named("mine"), Some(&in_use), &mut |_| ()).unwrap();
+    let freed = fixture.store.remove(&named("mine"), Some(&in_use), &mut |_| ()).unwrap();
+    assert!(freed > 0);
     assert!(matches!(fixture.store.load(&named("mine")), Err(LoadError::NotBuilt { .. })));
     assert!(!gone.dir.exists() && !gone.root_img().exists());
     fixture.store.load_image(&running.id).unwrap();

@@ -60,13 +60,17 @@ impl TemplateSource {
     }
 
     /// What the source sets for every process that is started in it.
-    pub fn process_defaults(&self) -> ProcessDefaults {
-        match self {
+    pub fn process_defaults(&self, engine: &Engine, workspace: &str) -> Result<ProcessDefaults, StoreError> {
+        Ok(match self {
             Self::Scratch => ProcessDefaults::default(),
-            Self::Template(name) => of_built_in(name).unwrap_or_default(),
-            Self::Image(image) => process_defaults(&image.config),
+            Self::Template(name) => of_built_in(engine, workspace, name)?.unwrap_or_default(),
+            Self::Image(image) => {
+                let defaults = process_defaults(&image.config);
+                // As in Docker. The user that E2B's clients have by default may not exist in an image.
+                ProcessDefaults { user: defaults.user.or_else(|| Some("root".to_owned())), ..defaults }
+            }
             Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => snapshot.settings.process.clone(),
-        }
+        })
     }
 
     /// What the source says about itself besides what applies to processes.
@@ -166,7 +170,7 @@ impl Builds {
             let note = (!what.is_empty()).then(|| format!("{text} is {template} here: {what}"));
             return Ok((TemplateSource::Template(template.to_owned()), note));
         }
-        if let Ok(known) = sandling_image::resolve(text) {
+        if let Some(known) = self.engine.built_in(workspace.as_str(), text)? {
             let note = known.alias_note.map(str::to_owned);
             return Ok((TemplateSource::Template(known.recipe.name.to_string()), note));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sandling_engine::TemplateError;
 
-use super::base::{BaseError, TemplateSource};
+use super::base::BaseError;
 use super::dockerfile::{BaseInfo, DockerfileOptions, StageBaseName, parse};
 use super::machine::Secrets;
 use super::packages::PackageError;
@@ -103,7 +103,8 @@ impl Builds {
                 StageBaseName::Stage(earlier) => (StageBase::Stage(*earlier), None),
                 StageBaseName::Named(name) => {
                     let (source, note) = self.find_base(workspace, name).await?;
-                    found.insert(at, base_info(&source));
+                    let env = source.process_defaults(&self.engine, workspace.as_str()).map_err(BaseError::from)?.env;
+                    found.insert(at, BaseInfo { env, config: source.config() });
                     (StageBase::Source(source), note)
                 }
             };
@@ -125,8 +126,4 @@ impl Builds {
         }
         Ok((stages, selection.target))
     }
-}
-
-fn base_info(source: &TemplateSource) -> BaseInfo {
-    BaseInfo { env: source.process_defaults().env, config: source.config() }
 }

@@ -38,6 +38,5 @@ pub use record::Stage;
 pub use registry::{Build, Level, Line, RegisterError};
 pub use requirements::{RequirementError, split_requirements};
 pub use start::{BuildSpec, Builds, CacheUse, Explain, OnFailure, SaveAs, StartError};
-pub use step_cache::Freed;
 pub use steps::{Action, Plan, PlanDefaults, PlanError, check_hash};
 pub use uploads::UploadError;

@@ -9,7 +9,7 @@ impl Builds {
     /// Refuses a name that the template could not have in the end. Only a template that stands for a snapshot is replaced.
     pub fn check_name(&self, workspace: &WorkspaceName, name: &str, replace: bool) -> Result<(), TemplateError> {
         let workspace = workspace.as_str();
-        if sandling_image::resolve(name).is_ok() {
+        if self.engine.built_in(workspace, name)?.is_some() {
             return Err(TemplateError::Exists(name.to_owned()));
         }
         check_tagged(workspace, name)?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sandling_builder::{DIRECTORY, Job};
+use sandling_engine::store::StoreError;
 use sandling_engine::{
     CreateSpec, NetworkSpec, ProcessDefaults, Sandbox, SandboxSettings, SnapshotId, SnapshotInfo, Step,
 };
@@ -212,7 +213,7 @@ impl<'a> StageRun<'a> {
         let rest = &stage.plan.actions[skipped..];
         let is_target = at == spec.target;
         if is_target || rest.iter().any(|action| action.changes_disk()) {
-            let base = self.base_defaults(at);
+            let base = self.base_defaults(at).map_err(BuildFailure::from).map_err(at_base)?;
             let outcome = stage.plan.outcome(base.clone());
             let config = stage.plan.config.as_ref().and_then(|config| serde_json::to_value(config).ok());
             let sandbox = self.create(&origin, at, outcome, config).await.map_err(at_base)?;
@@ -292,13 +293,13 @@ impl<'a> StageRun<'a> {
     }
 
     /// What applies to processes before a stage's first step.
-    fn base_defaults(&self, at: usize) -> ProcessDefaults {
+    fn base_defaults(&self, at: usize) -> Result<ProcessDefaults, StoreError> {
         let stage = &self.spec.stages[at];
-        match &stage.base {
-            StageBase::Source(source) => source.process_defaults(),
-            StageBase::Stage(base) => self.spec.stages[*base].plan.outcome(self.base_defaults(*base)),
+        Ok(match &stage.base {
+            StageBase::Source(source) => source.process_defaults(&self.builds.engine, &self.build.workspace)?,
+            StageBase::Stage(base) => self.spec.stages[*base].plan.outcome(self.base_defaults(*base)?),
             StageBase::Unused => ProcessDefaults::default(),
-        }
+        })
     }
 
     async fn create(
@@ -388,7 +389,7 @@ impl<'a> StageRun<'a> {
     async fn finish(&self) -> Result<u64, BuildFailure> {
         let stage = &self.spec.stages[self.spec.target];
         let sandbox = self.machine.as_ref().ok_or(BuildFailure::NoStage)?;
-        let base = stage.plan.outcome(self.base_defaults(self.spec.target));
+        let base = stage.plan.outcome(self.base_defaults(self.spec.target)?);
         let machine = BuildMachine::new(self.build, sandbox, base, stage.plan.defaults);
         if self.leaves_files() {
             machine.job(self.offsets[self.spec.target] + stage.plan.actions.len(), &Job::Finish, None).await?;

@@ -4,31 +4,21 @@
 //! if the quota refuses something.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
-use sandling_engine::{Engine, KeptSnapshot, Sandbox, SnapshotInfo};
+use sandling_engine::{Engine, Sandbox, SnapshotInfo};
 
 use super::machine::BuildFailure;
 use super::registry::{Build, Level};
 use super::start::Builds;
 use crate::admission::{AdmitError, Resource};
+use crate::cache::{CacheEntry, CacheLimits, Freed, superfluous};
 use crate::sandboxes::CreateError;
 use crate::workspaces::WorkspaceName;
 
 /// How many bytes and steps a workspace's cache may have.
-const MOST_BYTES: u64 = 16 << 30;
-const MOST_STEPS: usize = 400;
-/// Steps that were not used for so long are removed.
-const UNUSED_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
-
-/// What removing cached steps has freed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Freed {
-    pub steps: usize,
-    pub bytes: u64,
-}
+const LIMITS: CacheLimits = CacheLimits { bytes: 16 << 30, entries: 400 };
 
 pub(super) fn stored_key(key: &str) -> String {
     format!("step {key}")
@@ -47,7 +37,7 @@ pub(super) async fn save(
     key: &str,
 ) -> Result<Option<SnapshotInfo>, BuildFailure> {
     let Some(workspace) = WorkspaceName::parse(&build.workspace) else { return Ok(None) };
-    builds.trim_steps(&build.workspace, MOST_BYTES, MOST_STEPS).await?;
+    builds.trim_steps(&build.workspace).await?;
     let reserve = || async {
         Ok::<_, BuildFailure>(builds.sandboxes.reserve_snapshot(&workspace, sandbox).map_err(CreateError::from)?)
     };
@@ -77,7 +67,7 @@ pub(super) async fn with_room<T, F: Future<Output = Result<T, BuildFailure>>>(
                 if refused.what == Resource::DiskMib =>
             {
                 let count = builds.engine.snapshots().list_kept(workspace)?.len();
-                let freed = builds.trim_steps(workspace, u64::MAX, count / 2).await?;
+                let freed = builds.evict_steps(workspace, count / 2).await?;
                 if freed.steps == 0 {
                     return Err(CreateError::Admit(AdmitError::Refused(refused)).into());
                 }
@@ -90,64 +80,26 @@ pub(super) async fn with_room<T, F: Future<Output = Result<T, BuildFailure>>>(
 impl Builds {
     /// Removes cached steps: those that were not used for weeks, and then those that were not used for longest, until the
     /// rest is within the limits.
-    pub async fn trim_steps(&self, workspace: &str, most_bytes: u64, most_steps: usize) -> Result<Freed, StoreError> {
-        let kept: Vec<_> = self.engine.snapshots().list_kept(workspace)?.into_iter().map(CachedStep::from).collect();
-        let keys = superfluous(&kept, most_bytes, most_steps, Timestamp::now());
+    pub(crate) async fn trim_steps(&self, workspace: &str) -> Result<Freed, StoreError> {
+        self.remove_steps(workspace, LIMITS).await
+    }
+
+    /// Removes the cached steps that were not used for longest, until so many are left.
+    pub(crate) async fn evict_steps(&self, workspace: &str, left: usize) -> Result<Freed, StoreError> {
+        self.remove_steps(workspace, CacheLimits { bytes: u64::MAX, entries: left }).await
+    }
+
+    async fn remove_steps(&self, workspace: &str, limits: CacheLimits) -> Result<Freed, StoreError> {
+        let kept = self.engine.snapshots().list_kept(workspace)?.into_iter().map(|kept| CacheEntry {
+            bytes: kept.snapshot.memory_bytes + kept.snapshot.disk_bytes,
+            used_at: kept.used_at,
+            item: kept.key,
+        });
+        let keys = superfluous(kept.collect(), limits, Timestamp::now());
         if keys.is_empty() {
             return Ok(Freed::default());
         }
         let bytes = self.engine.snapshots().forget_kept(workspace, &keys).await?;
-        Ok(Freed { steps: keys.len(), bytes })
-    }
-}
-
-/// A snapshot in the cache, as far as it matters for its removal.
-struct CachedStep {
-    key: String,
-    bytes: u64,
-    used_at: Timestamp,
-}
-
-impl From<KeptSnapshot> for CachedStep {
-    fn from(kept: KeptSnapshot) -> Self {
-        let bytes = kept.snapshot.memory_bytes + kept.snapshot.disk_bytes;
-        Self { key: kept.key, bytes, used_at: kept.used_at }
-    }
-}
-
-/// The keys to forget. `kept` begins with the step that was not used for longest.
-fn superfluous(kept: &[CachedStep], most_bytes: u64, most_steps: usize, now: Timestamp) -> Vec<String> {
-    let (mut bytes, mut steps) = (kept.iter().map(|step| step.bytes).sum::<u64>(), kept.len());
-    let mut keys = Vec::new();
-    for step in kept {
-        let unused_for = now.duration_since(step.used_at).unsigned_abs();
-        if bytes <= most_bytes && steps <= most_steps && unused_for < UNUSED_FOR {
-            break;
-        }
-        bytes -= step.bytes;
-        steps -= 1;
-        keys.push(step.key.clone());
-    }
-    keys
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_steps_that_were_not_used_for_longest_go_first() {
-        let now = Timestamp::now();
-        let step = |key: &str, days: i64| CachedStep {
-            key: key.to_owned(),
-            bytes: 10,
-            used_at: Timestamp::from_second(now.as_second() - days * 24 * 3600).unwrap(),
-        };
-        let kept = [step("ancient", 20), step("old", 3), step("new", 1)];
-        assert_eq!(superfluous(&kept, 100, 10, now), ["ancient"]);
-        assert_eq!(superfluous(&kept, 15, 10, now), ["ancient", "old"]);
-        assert_eq!(superfluous(&kept, 100, 1, now), ["ancient", "old"]);
-        assert_eq!(superfluous(&kept, 0, 0, now).len(), 3);
-        assert!(superfluous(&kept[1..], 20, 2, now).is_empty());
+        Ok(Freed { steps: keys.len(), bytes, ..Freed::default() })
     }
 }

@@ -13,6 +13,7 @@ use super::locks::Locks;
 use super::progress::{PullView, Pulls};
 use super::settings::ImageSettings;
 use crate::admission::Admission;
+use crate::cache::Freed;
 use crate::create_limiter::CreateLimiter;
 use crate::sandboxes::Sandboxes;
 use crate::store::Store;
@@ -73,6 +74,16 @@ impl Images {
     pub fn forget_workspace(&self, workspace: &WorkspaceName) {
         self.forget_client(workspace);
         self.layers.evict(workspace);
+    }
+
+    /// Removes layers that were not used for weeks or exceed the limits.
+    pub(crate) fn trim_layers(&self) -> Freed {
+        self.layers.trim()
+    }
+
+    /// Removes the layers that count against a workspace.
+    pub(crate) fn evict_layers(&self, workspace: &WorkspaceName) -> Freed {
+        self.layers.evict(workspace)
     }
 
     pub(super) fn client(&self, workspace: &WorkspaceName) -> Result<Arc<Client>, RegistryError> {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use sandling_oci::registry::Client;
 use sandling_oci::{Descriptor, Digest, Reference};
 use sandling_wire::private_directory;
@@ -14,12 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ImageError;
 use super::locks::Locks;
+use crate::cache::{CacheEntry, CacheLimits, Freed, superfluous};
 use crate::random;
 use crate::stored_layers;
 use crate::workspaces::WorkspaceName;
 
-/// Of more than this, the layers that were not used for the longest time are removed.
-const MOST_BYTES: u64 = 32 << 30;
+/// How much the layers of all workspaces may take.
+const LIMITS: CacheLimits = CacheLimits { bytes: 32 << 30, entries: usize::MAX };
 /// Unfinished files are written to all the time. One that is older was left by a process that died.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 /// The names of unfinished files begin with this.
@@ -137,38 +139,38 @@ impl Layers {
         let _ = fs::remove_file(self.layer(digest));
     }
 
-    /// Removes the layers that count against a workspace. Returns whether there were any.
-    pub(super) fn evict(&self, workspace: &WorkspaceName) -> bool {
-        let own = stored_layers::of_workspace(&self.dir, workspace);
-        for (layer, record) in &own {
+    /// Removes the layers that count against a workspace.
+    pub(super) fn evict(&self, workspace: &WorkspaceName) -> Freed {
+        let mut freed = Freed::default();
+        for (layer, record) in stored_layers::of_workspace(&self.dir, workspace) {
+            let bytes = fs::metadata(&layer).map_or(0, |layer| layer.len());
             let _ = fs::remove_file(record);
             let _ = fs::remove_file(layer);
+            freed += Freed { layers: 1, bytes, ..Freed::default() };
         }
-        !own.is_empty()
+        freed
     }
 
-    /// Removes the layers that were not used for the longest time, until no more than [`MOST_BYTES`] are stored.
-    pub(super) fn trim(&self) {
-        self.trim_to(MOST_BYTES);
+    /// Removes the layers that were not used for weeks, and then those that were not used for longest, until the rest is
+    /// within the limits.
+    pub(super) fn trim(&self) -> Freed {
+        self.trim_to(LIMITS)
     }
 
-    fn trim_to(&self, most: u64) {
+    fn trim_to(&self, limits: CacheLimits) -> Freed {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let layers = entries.filter_map(|entry| {
             let digest: Digest = format!("sha256:{}", entry.file_name().to_str()?).parse().ok()?;
             let metadata = entry.metadata().ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), digest))
+            let (bytes, used_at) = (metadata.len(), Timestamp::try_from(metadata.modified().ok()?).ok()?);
+            Some(CacheEntry { item: (digest, bytes), bytes, used_at })
         });
-        let mut layers: Vec<_> = layers.collect();
-        layers.sort_by_key(|(used, ..)| *used);
-        let mut stored: u64 = layers.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, bytes, digest) in layers {
-            if stored <= most {
-                break;
-            }
+        let mut freed = Freed::default();
+        for (digest, bytes) in superfluous(layers.collect(), limits, Timestamp::now()) {
             self.remove(&digest);
-            stored -= bytes;
+            freed += Freed { layers: 1, bytes, ..Freed::default() };
         }
+        freed
     }
 
     /// Removes unfinished files of processes that died.
@@ -206,8 +208,8 @@ mod tests {
         assert_eq!(stored_layers::stored_bytes(&layers.dir, &workspace("one")), 5);
         assert_eq!(stored_layers::stored_bytes(&layers.dir, &workspace("two")), 0);
         assert!(layers.find(&digest, 6).is_none(), "a file of another size is not the layer");
-        assert!(!layers.evict(&workspace("two")));
-        assert!(layers.evict(&workspace("one")));
+        assert_eq!(layers.evict(&workspace("two")), Freed::default());
+        assert_eq!(layers.evict(&workspace("one")), Freed { layers: 1, bytes: 5, ..Freed::default() });
         assert_eq!(fs::read_dir(&layers.dir).unwrap().count(), 0);
     }
 
@@ -218,7 +220,8 @@ mod tests {
         let (old, new) = (put(&layers, b"old", "a/x", "one"), put(&layers, b"new", "a/x", "one"));
         let hour_ago = SystemTime::now() - Duration::from_secs(3600);
         File::open(layers.layer(&old)).unwrap().set_modified(hour_ago).unwrap();
-        layers.trim_to(3);
+        let freed = layers.trim_to(CacheLimits { bytes: 3, entries: 2 });
+        assert_eq!(freed, Freed { layers: 1, bytes: 3, ..Freed::default() });
         assert!(layers.find(&old, 3).is_none());
         assert!(layers.find(&new, 3).is_some());
     }

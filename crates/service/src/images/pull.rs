@@ -196,21 +196,18 @@ impl Images {
         image.is_some_and(|image| image.digest == *digest)
     }
 
-    /// Reserves space for the layers, the root disk and the bake. Layers and bakes that nothing needs make room.
+    /// Reserves space for the layers, the root disk and the bake. Layers, templates of images and bakes that nothing needs
+    /// make room.
     async fn reserve(&self, workspace: &WorkspaceName, compressed_bytes: u64) -> Result<Reservation, ImageError> {
         // Layers compress to about a third. What the disk really takes counts once it is made.
         let needed_mib = compressed_bytes.div_ceil(MIB).saturating_mul(4) + u64::from(Recipe::OCI_MEMORY_MIB);
         let reserve = || self.sandboxes.reserve_disk(workspace, needed_mib);
-        match reserve() {
-            Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib => {
-                let evicted_layers = self.layers.evict(workspace);
-                match self.engine.evict_bakes(workspace.as_str()).await? || evicted_layers {
-                    true => Ok(reserve()?),
-                    false => Err(AdmitError::Refused(refused).into()),
-                }
-            }
-            reserved => Ok(reserved?),
+        if let Err(AdmitError::Refused(refused)) = reserve()
+            && refused.what == Resource::DiskMib
+        {
+            self.layers.evict(workspace);
         }
+        Ok(self.sandboxes.with_room(workspace, reserve).await?)
     }
 
     async fn fetch(

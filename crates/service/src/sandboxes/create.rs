@@ -10,7 +10,7 @@ use tracing::{Instrument, info_span};
 use super::release_volume::ReleaseVolumeError;
 use super::template::{UnknownTemplate, template_size};
 use super::usage::sandboxes_of_size;
-use crate::admission::{Admission, AdmitError, Resource, Resources};
+use crate::admission::{Admission, AdmitError, Resources};
 use crate::create_limiter::{Busy, CreateLimiter};
 use crate::workspaces::WorkspaceName;
 
@@ -69,16 +69,9 @@ impl Sandboxes {
             self.release_volume(workspace, &volume.name).await?;
         }
         let needed = self.needed_by(workspace, &spec)?;
-        let reservation = match self.reserve(workspace, &needed) {
-            Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib => {
-                // Bakes of other sizes count, too. Those that nothing needs make room.
-                match self.engine.evict_bakes(workspace.as_str()).await? {
-                    true => self.reserve(workspace, &needed)?,
-                    false => return Err(AdmitError::Refused(refused).into()),
-                }
-            }
-            reserved => reserved?,
-        };
+        // Before others make room: this one must stay.
+        self.engine.machines().mark_used(workspace.as_str(), &spec.template);
+        let reservation = self.with_room(workspace, || self.reserve(workspace, &needed)).await?;
         // Without a slot: this may wait for a bake, which other workspaces must not wait for.
         let prepared = self.engine.prepare(spec).instrument(info_span!(target: TRACE_TARGET, "create.prepare")).await?;
         let queueing = self.create_limiter.acquire(workspace);

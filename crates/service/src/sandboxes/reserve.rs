@@ -3,12 +3,35 @@
 use sandling_engine::Sandbox;
 
 use super::create::Sandboxes;
-use crate::admission::{AdmitError, Reservation, Resources};
+use crate::admission::{AdmitError, Reservation, Resource, Resources};
 use crate::workspaces::WorkspaceName;
 
 impl Sandboxes {
     pub(super) fn reserve(&self, workspace: &WorkspaceName, requested: &Resources) -> Result<Reservation, AdmitError> {
         self.admission.admit(workspace, requested, || self.usage(workspace))
+    }
+
+    /// Reserves something. If the quota refuses disk space, templates of images and bakes that nothing needs make room, the
+    /// one that was not used for longest first.
+    pub(crate) async fn with_room(
+        &self,
+        workspace: &WorkspaceName,
+        reserve: impl Fn() -> Result<Reservation, AdmitError>,
+    ) -> Result<Reservation, AdmitError> {
+        let lacks_disk = |reserved: &Result<_, AdmitError>| matches!(reserved, Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib);
+        let mut reserved = reserve();
+        if lacks_disk(&reserved) {
+            for item in self.engine.evictable(workspace.as_str())? {
+                if self.engine.evict(workspace.as_str(), &item).await? == 0 {
+                    continue;
+                }
+                reserved = reserve();
+                if !lacks_disk(&reserved) {
+                    break;
+                }
+            }
+        }
+        reserved
     }
 
     /// Reserves disk space.

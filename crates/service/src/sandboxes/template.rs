@@ -23,7 +23,7 @@ pub struct TemplateSize {
 
 /// A template of a workspace. For an alias, the description says which template it stands for.
 pub fn find_template(engine: &Engine, workspace: &str, name: &str) -> Result<Option<TemplateSummary>, TemplateError> {
-    let resolved = sandling_image::resolve(name).ok();
+    let resolved = engine.built_in(workspace, name)?;
     let stands_for = resolved.as_ref().map_or(name, |resolved| resolved.recipe.name.as_str());
     let mut templates = engine.list_templates(workspace)?.into_iter();
     let found = templates.find(|template| template.name == stands_for);
@@ -39,9 +39,9 @@ pub fn find_template(engine: &Engine, workspace: &str, name: &str) -> Result<Opt
     Ok(Some(template))
 }
 
-/// The size of a template. The sizes of built-in templates are known without a look into the home.
+/// The size of a template. The sizes of built-in templates are known before they are built.
 pub fn template_size(engine: &Engine, workspace: &str, name: &str) -> Result<TemplateSize, UnknownTemplate> {
-    if let Ok(Resolved { recipe, .. }) = sandling_image::resolve(name) {
+    if let Ok(Some(Resolved { recipe, .. })) = engine.built_in(workspace, name) {
         return Ok(TemplateSize { vcpus: recipe.vcpus, memory_mib: recipe.memory_mib, disk_mib: recipe.disk_mib });
     }
     match find_template(engine, workspace, name) {

@@ -1,13 +1,17 @@
 //! The launcher: the steps from a fresh process to a jailed program and its supervisor.
+//!
+//! A process cannot enter a new pid namespace itself, only its children can. So the launcher enters the namespaces, starts
+//! the supervisor as the first process in them, and ends. The supervisor is the caller's child, not the launcher's. It
+//! sees no process but its own descendants, and the program does not see the supervisor.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::fs::{Access, Mode, OFlags, access, open};
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
 
 use super::landlock_rules::{Landlock, SupervisorRules};
@@ -19,20 +23,26 @@ use super::spec::{Report, Spec, Step, StepError};
 use super::supervisor::Supervisor;
 use super::users::MachineUser;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
+use crate::pass_fd;
 
 /// When the host runs out of memory, the kernel kills the machine before its caller.
 const OOM_SCORE_ADJUSTMENT: &str = "500";
 
-/// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread.
+/// The longest description of a jail.
+const LARGEST_SPEC: usize = 128 * 1024;
+
+/// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread. Returns in the launcher
+/// when the supervisor has started, and in the supervisor when the program has ended.
 pub fn main() -> ExitCode {
     let supervisor = match set_up() {
-        Ok((supervisor, landlock)) => {
-            let _ = report(&Report::Started { pid: supervisor.pid.as_raw_pid(), landlock });
+        Ok(Some((supervisor, landlock))) => {
+            let _ = report(&Report::Started { landlock }, Some(supervisor.pidfd.as_fd()));
             supervisor
         }
+        Ok(None) => return ExitCode::SUCCESS,
         Err(StepError { step, error }) => {
             // This fails if the caller is dead.
-            let _ = report(&Report::Failed { step, reason: error.to_string() });
+            let _ = report(&Report::Failed { step, reason: error.to_string() }, None);
             return ExitCode::FAILURE;
         }
     };
@@ -42,14 +52,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn report(report: &Report) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, report)?;
-    out.write_all(b"\n")?;
-    out.flush()
+fn report(report: &Report, process: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pass_fd::send(io::stdin(), &serde_json::to_vec(report)?, process, SendFlags::empty())?;
+    Ok(())
 }
 
-fn set_up() -> Result<(Supervisor, Landlock), StepError> {
+/// `None` in the launcher once the supervisor has started.
+fn set_up() -> Result<Option<(Supervisor, Landlock)>, StepError> {
     detach_from_caller().step("leaving the caller's session")?;
     let spec = read_spec().step("reading the description of the jail")?;
     for cgroup in &spec.cgroups {
@@ -61,13 +70,32 @@ fn set_up() -> Result<(Supervisor, Landlock), StepError> {
     let user = MachineUser::choose(&spec)?;
     let resources = Resources::open(&spec, &user)?;
     let user = identity::enter_namespaces(user)?;
+    if let Some(supervisor) = start_supervisor().step("starting the supervisor")? {
+        report(&Report::Supervisor, Some(supervisor.as_fd())).step("reporting the supervisor")?;
+        return Ok(None);
+    }
+    identity::nest_pid_namespace().step("making the program's pid namespace")?;
     filesystem::enter(&spec, &user)?;
     identity::drop_privileges(&user, &spec)?;
     for layer in &spec.program.layers {
         let path = format!("{LAYERS}/{}", layer.name);
         access(path, Access::READ_OK).step(format!("reading the layer {} as the machine's user", layer.name))?;
     }
-    start(&spec, resources, user)
+    start(&spec, resources, user).map(Some)
+}
+
+/// Forks a child whose parent is the caller. Returns its pidfd in the launcher, and `None` in the child.
+fn start_supervisor() -> io::Result<Option<OwnedFd>> {
+    let mut pidfd = -1;
+    let flags = libc::CLONE_PARENT | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: without a stack, this is a fork, and this process has one thread, so the child may run any code. The kernel
+    // writes the pidfd to a live integer.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) } {
+        0 => Ok(None),
+        // SAFETY: just created, and not owned by anything else.
+        1.. => Ok(Some(unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Starts a new session and closes all descriptors except the three standard streams.
@@ -81,12 +109,10 @@ fn detach_from_caller() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads one line. The supervisor reads what follows it, so the buffer must not contain more: the caller writes nothing
-/// else until we have reported.
 fn read_spec() -> io::Result<Spec> {
-    let mut line = String::new();
-    BufReader::new(io::stdin()).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    let mut packet = vec![0; LARGEST_SPEC];
+    let (length, _) = recv(io::stdin(), packet.as_mut_slice(), RecvFlags::empty())?;
+    Ok(serde_json::from_slice(&packet[..length])?)
 }
 
 fn start(spec: &Spec, resources: Resources, user: MachineUser) -> Result<(Supervisor, Landlock), StepError> {
@@ -149,7 +175,8 @@ fn make_supervisor(
     })
 }
 
-/// Closes the caller's pipes, which must not stay open while the program runs.
+/// Closes the standard streams. The supervisor has another descriptor of the connection to the caller, which it closes when
+/// the caller keeps the program.
 fn release_standard_streams() -> io::Result<()> {
     let nowhere = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nowhere)?;

@@ -31,7 +31,8 @@ const ALL: UnshareFlags = ALL_BUT_USER.union(UnshareFlags::NEWUSER);
 /// The caller's user in the user namespace of a machine that has no user of its own.
 const NOBODY: u32 = 65534;
 
-/// Enters the namespaces in which the file system is built, and returns as which user the machine can run.
+/// Enters the namespaces in which the file system is built, and returns as which user the machine can run. The next child
+/// is the first process of the pid namespace.
 pub(super) fn enter_namespaces(user: MachineUser) -> Result<MachineUser, StepError> {
     const UNSHARE: &str = "entering a user namespace and the others through it";
     let caller = (getuid(), getgid());
@@ -51,6 +52,11 @@ pub(super) fn enter_namespaces(user: MachineUser) -> Result<MachineUser, StepErr
             map_caller(caller).map(|()| user)
         }
     }
+}
+
+/// Makes the next child the first process of another pid namespace, inside of this process's own.
+pub(super) fn nest_pid_namespace() -> io::Result<()> {
+    unshare(UnshareFlags::NEWPID)
 }
 
 fn map_caller((user, group): (Uid, Gid)) -> Result<(), StepError> {

@@ -1,22 +1,26 @@
 //! The caller's side: starts the launcher, sends it the description of the jail, and reads its report.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use super::config::JailConfig;
 use super::landlock_rules::Landlock;
 use super::spec::{KEEP, Program, Report, SEEN, Spec};
 use super::{ARGUMENT, MachineDir};
 use crate::cgroup::Cgroup;
+use crate::pass_fd;
 use crate::process::Process;
 
 /// Building a jail takes milliseconds; a host on which it takes this long is broken.
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+const LARGEST_REPORT: usize = 16 * 1024;
 
 /// How long a killed process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -57,7 +61,8 @@ impl Processes {
 pub struct Jailed {
     processes: Arc<Processes>,
     landlock: Landlock,
-    keep: Option<ChildStdin>,
+    /// The connection to the supervisor, until the program may outlive this value.
+    keep: Option<OwnedFd>,
 }
 
 impl Jailed {
@@ -80,7 +85,7 @@ impl Jailed {
     /// Lets the program outlive this value and this process. Call this after recording the program on disk.
     pub fn keep(&mut self) -> io::Result<()> {
         match self.keep.take() {
-            Some(mut supervisor) => supervisor.write_all(KEEP),
+            Some(supervisor) => tell(&supervisor, KEEP),
             None => Ok(()),
         }
     }
@@ -130,57 +135,87 @@ pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) ->
 }
 
 fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jailed, LaunchError> {
-    let mut child = Command::new(&config.launcher)
+    let failed = |source| LaunchError::Spawn { launcher: config.launcher.clone(), source };
+    let (connection, launchers) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|error| failed(error.into()))?;
+    let mut launcher = Command::new(&config.launcher)
         .arg(ARGUMENT)
         .env_clear()
         .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdin(launchers)
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|source| LaunchError::Spawn { launcher: config.launcher.clone(), source })?;
-    let started = exchange(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
-        let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
-        let supervisor = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
-        keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
-        let processes = Arc::new(Processes { program, supervisor, cgroup: Mutex::new(cgroup), _user: None });
-        Ok(Jailed { processes, landlock, keep: Some(keep) })
-    });
+        .map_err(failed)?;
+    let mut supervisor = None;
+    let started = exchange(&connection, spec, &mut supervisor);
     if started.is_err() {
-        // The launcher's own child dies with it.
-        let _ = child.kill();
-        let _ = child.wait();
+        let _ = launcher.kill();
     }
-    started
+    let _ = launcher.wait();
+    match (started, supervisor) {
+        (Ok((program, landlock)), Some(supervisor)) => {
+            let processes = Arc::new(Processes { program, supervisor, cgroup: Mutex::new(cgroup), _user: None });
+            Ok(Jailed { processes, landlock, keep: Some(connection) })
+        }
+        (started, supervisor) => {
+            if let Some(supervisor) = supervisor {
+                // The program dies with it.
+                let _ = supervisor.kill();
+                wait_until(|| supervisor.has_ended());
+                supervisor.reap();
+            }
+            Err(started.err().unwrap_or_else(no_answer))
+        }
+    }
 }
 
-fn exchange(child: &mut Child, spec: &Spec) -> Result<(i32, Landlock, ChildStdin), LaunchError> {
-    let (Some(mut to_launcher), Some(mut from_launcher)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(LaunchError::NoAnswer(io::ErrorKind::BrokenPipe.into()));
-    };
-    let mut line = serde_json::to_vec(spec).map_err(|error| LaunchError::NoAnswer(error.into()))?;
-    line.push(b'\n');
-    to_launcher.write_all(&line).map_err(LaunchError::NoAnswer)?;
-    match read_report(&mut from_launcher).map_err(LaunchError::NoAnswer)? {
-        Report::Started { pid, landlock } => Ok((pid, landlock, to_launcher)),
-        Report::Failed { step, reason } => Err(LaunchError::Setup { step, reason }),
-    }
-}
-
-fn read_report(from_launcher: &mut ChildStdout) -> io::Result<Report> {
+/// Sends the description, and waits for the handles on both processes. The supervisor's is also set if this fails.
+fn exchange(
+    connection: &OwnedFd,
+    spec: &Spec,
+    supervisor: &mut Option<Process>,
+) -> Result<(Process, Landlock), LaunchError> {
+    let packet = serde_json::to_vec(spec).map_err(|error| LaunchError::NoAnswer(error.into()))?;
+    tell(connection, &packet).map_err(LaunchError::NoAnswer)?;
     let given_up = Instant::now() + START_LIMIT;
-    let mut line = Vec::new();
-    let mut buffer = [0; 4096];
-    while !line.ends_with(b"\n") {
-        let left = given_up.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        if poll(&mut [PollFd::new(from_launcher, PollFlags::IN)], Some(&left))? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match from_launcher.read(&mut buffer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            length => line.extend_from_slice(&buffer[..length]),
+    let (mut program, mut failure) = (None, None);
+    while program.is_none() || supervisor.is_none() {
+        match next_report(connection, given_up).map_err(LaunchError::NoAnswer)? {
+            Some((Report::Supervisor, Some(pidfd))) => {
+                *supervisor = Some(Process::of_pidfd(pidfd).map_err(LaunchError::NoAnswer)?);
+            }
+            Some((Report::Started { landlock }, Some(pidfd))) => {
+                program = Some((Process::of_pidfd(pidfd).map_err(LaunchError::NoAnswer)?, landlock));
+            }
+            // The launcher's report of the supervisor may follow the supervisor's report of its failure.
+            Some((Report::Failed { step, reason }, _)) => failure = Some(LaunchError::Setup { step, reason }),
+            Some(_) | None => return Err(failure.unwrap_or_else(no_answer)),
         }
     }
-    Ok(serde_json::from_slice(&line)?)
+    tell(connection, SEEN).map_err(LaunchError::NoAnswer)?;
+    program.ok_or_else(no_answer)
+}
+
+fn no_answer() -> LaunchError {
+    LaunchError::NoAnswer(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn tell(connection: &OwnedFd, packet: &[u8]) -> io::Result<()> {
+    send(connection, packet, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// `None` if both processes have ended.
+fn next_report(connection: &OwnedFd, given_up: Instant) -> io::Result<Option<(Report, Option<OwnedFd>)>> {
+    let left = given_up.saturating_duration_since(Instant::now());
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    if poll(&mut [PollFd::new(connection, PollFlags::IN)], Some(&left))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut packet = [0; LARGEST_REPORT];
+    match pass_fd::receive(connection, &mut packet)? {
+        (0, _) => Ok(None),
+        (length, pidfd) => Ok(Some((serde_json::from_slice(&packet[..length])?, pidfd))),
+    }
 }

@@ -1,10 +1,10 @@
 //! The jail: starts an untrusted program and supervises it.
 //!
 //! The caller starts a new process, the launcher (its own binary with [`ARGUMENT`] as first argument), and sends it a
-//! description of the jail. The launcher enters new namespaces, builds a file system with only what the description
-//! names, gives up its identity and every capability, and forks. The child adds resource limits, Landlock and seccomp,
-//! and becomes the program, as pid 1. The launcher stays as its *supervisor*: it ends the program at its deadline,
-//! bounds its logs and records how it ended, whether or not the caller is still alive.
+//! description of the jail. The launcher enters new namespaces, starts the *supervisor* in them and ends. The supervisor
+//! builds a file system with only what the description names, gives up its identity and every capability, and forks. The
+//! child adds resource limits, Landlock and seccomp, and becomes the program, as pid 1. The supervisor ends the program
+//! at its deadline, bounds its logs and records how it ended, whether or not the caller is still alive.
 //!
 //! Invariants: the program has no privilege, capability, network, path or descriptor that the description does not
 //! name; it dies with its supervisor; it cannot execute another program.

@@ -1,4 +1,4 @@
-//! The launcher's child, from the fork until it becomes the program.
+//! The supervisor's child, from the fork until it becomes the program.
 
 use std::convert::Infallible;
 use std::ffi::CString;

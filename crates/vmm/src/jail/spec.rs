@@ -1,4 +1,4 @@
-//! The messages between caller and launcher: one line of JSON each way.
+//! The messages between caller and launcher: packets of JSON on one socket.
 
 use std::path::{Path, PathBuf};
 
@@ -92,14 +92,19 @@ pub(super) struct Spec {
     pub cgroups: Vec<PathBuf>,
 }
 
+/// What the caller hears, from the launcher and from the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
-    Started { pid: i32, landlock: Landlock },
+    /// The launcher's, with a pidfd of the supervisor.
+    Supervisor,
+    /// The supervisor's, with a pidfd of the program.
+    Started { landlock: Landlock },
+    /// Of either.
     Failed { step: String, reason: String },
 }
 
 /// The caller sends this when it has a handle on both processes. Until then the supervisor does not reap the program,
-/// or another process could have its pid before the caller opens the handle.
+/// or the caller could not learn its pid.
 pub(super) const SEEN: &[u8; 5] = b"seen\n";
 
 /// The caller sends this when it has recorded the machine. If it never does, the supervisor ends the program.

@@ -1,4 +1,4 @@
-//! The supervisor: the launcher's process while the program runs.
+//! The supervisor: the program's parent while it runs.
 //!
 //! It ends the program at the deadline, answers its opens of guest memory, hands out the other end of its network,
 //! bounds its logs, and records how it ended. It has the program's user and no privilege. It outlives the caller, and if
@@ -9,10 +9,9 @@
 //! that late because the supervisor could not read the program's memory any more, from which it learns what the program
 //! opens while it starts.
 //!
-//! It has no pid namespace of its own, unlike the program. It reports the program's pid as the caller sees it, and the
-//! caller watches, reaps and adopts the supervisor by its pid; from a namespace of its own it could not name either. It
-//! gains nothing by seeing other pids: none of its system calls takes a pid except the reading of memory, which the
-//! kernel limits to processes of the machine's user, and signals go through the one handle that it has.
+//! It is the first process of its own pid namespace, and the program that of another one inside: the supervisor can name
+//! no process but the program, and the program none but itself. Pids differ between namespaces, so the caller gets a
+//! pidfd of both.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -69,6 +69,19 @@ async fn qemu_has_its_own_namespaces() {
 }
 
 #[tokio::test]
+async fn qemu_and_its_supervisor_see_no_processes_of_the_host() {
+    let machine = machine("pid-namespaces").await;
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap();
+    let [qemu, supervisor] = [machine.pid(), machine.supervisor_pid()].map(|pid| namespace(&pid.to_string()));
+    assert!(supervisor != namespace("self") && qemu != supervisor);
+    let pids = |pid| status(pid)["NSpid"].split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>();
+    let (of_qemu, of_supervisor) = (pids(machine.pid()), pids(machine.supervisor_pid()));
+    assert_eq!(of_supervisor.last(), Some(&1));
+    assert_eq!((of_qemu.len(), of_qemu.last()), (of_supervisor.len() + 1, Some(&1)), "it does not see its supervisor");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn only_what_the_description_names_is_mounted() {
     let machine = machine("mounts").await;
     let mounts = proc(machine.pid(), "mountinfo");

@@ -147,7 +147,7 @@ impl NewSandbox {
             network = network.without_internet();
         }
         let network = network.spec(|| Ok(app.engine.networks().usual(workspace, &origin.0)?.policy))?;
-        let start = source.process_defaults();
+        let start = source.process_defaults(&app.engine, workspace)?;
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
         check_map("envVars", &own_env)?;

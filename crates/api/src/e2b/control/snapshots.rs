@@ -84,7 +84,9 @@ async fn remove(call: Call<Run>) -> Result<StatusCode, ApiError> {
     let workspace = call.workspace().as_str();
     match names::resolve(&call.app, workspace, &call.item)? {
         TemplateSource::Snapshot(info) => call.app.engine.snapshots().delete(workspace, &info.id).await?,
-        TemplateSource::Saved { name, .. } => call.app.engine.remove_template(workspace, &name).await?,
+        TemplateSource::Saved { name, .. } => {
+            call.app.engine.remove_template(workspace, &name).await?;
+        }
         TemplateSource::Template(_) | TemplateSource::Image(_) | TemplateSource::Scratch => {
             return Err(ApiError::not_found("template"));
         }

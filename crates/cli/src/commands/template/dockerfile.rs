@@ -213,5 +213,8 @@ mod tests {
         let names: Vec<_> = names.map(|name| name.trim_end_matches('/').to_owned()).collect();
         assert_eq!(names, [".dockerignore", "a.txt", "link", "src", "src/main.c"]);
         assert_eq!(archive.hash, source.archive().unwrap().unwrap().hash);
+        fs::write(dir.path().join("Dockerfile.dockerignore"), "*.txt\n").unwrap();
+        let own = ignore_file(&dir.path().join("Dockerfile"), Some(dir.path())).unwrap();
+        assert!(own.ignores("a.txt") && !own.ignores("b.log"), "it takes the place of .dockerignore");
     }
 }

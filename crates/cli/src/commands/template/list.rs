@@ -31,7 +31,15 @@ pub fn print_freed(freed: FreedView, json: bool) -> anyhow::Result<()> {
     if json {
         return show::json(&freed);
     }
-    show::line(format_args!("removed {} cached steps: {} freed", freed.steps, show::bytes(freed.bytes)))
+    let FreedView { steps, layers, templates, bakes, bytes } = freed;
+    let bytes = show::bytes(bytes);
+    show::line(format_args!(
+        "removed {steps} cached steps, {layers} layers, {templates} unused templates and {bakes} unused sizes: {bytes} freed"
+    ))
+}
+
+pub fn print_removed(name: &str, bytes: u64) -> anyhow::Result<()> {
+    show::line(format_args!("removed {name}: {} freed", show::bytes(bytes)))
 }
 
 pub fn print_versions(versions: Value, json: bool) -> anyhow::Result<()> {

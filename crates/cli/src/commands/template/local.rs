@@ -11,7 +11,7 @@ use sandling_service::{
     Build as BuildProgress, CacheUse, DockerfileBuild, DockerfileOptions, OnFailure, PackageBuild, Service,
     ServiceSettings, Stage, WorkspaceName,
 };
-use sandling_wire::{FreedView, TemplateVersion};
+use sandling_wire::TemplateVersion;
 use tokio_util::io::ReaderStream;
 
 use super::dockerfile::{Archive, Source};
@@ -39,13 +39,16 @@ pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Res
         TemplateCommand::Gc { json } => {
             let engine = open_engine(common).await?;
             let service = Service::open(engine.clone(), ServiceSettings::default())?;
-            let freed = service.builds.trim_steps(DEFAULT_WORKSPACE, 0, 0).await?;
+            let freed = service.garbage.empty_caches(&WorkspaceName::default()).await?;
             engine.close().await;
-            list::print_freed(FreedView { steps: freed.steps as u64, bytes: freed.bytes }, *json)
+            list::print_freed(freed.into(), *json)
         }
         TemplateCommand::Build(options) if options.is_built_on_host() => build_image(common, options).await,
         TemplateCommand::Build(options) => build_steps(common, options).await,
-        TemplateCommand::Rm { name } => Ok(open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?),
+        TemplateCommand::Rm { name } => {
+            let freed = open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?;
+            list::print_removed(name, freed)
+        }
     }
 }
 

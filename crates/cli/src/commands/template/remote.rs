@@ -25,7 +25,7 @@ pub async fn template(client: &Client, command: &TemplateCommand) -> anyhow::Res
         TemplateCommand::Rm { name } => {
             let route = format!("{}?report=true", path(name));
             let freed: FreedView = client.send_for(Method::DELETE, &route, whole_body()).await?;
-            show::line(format_args!("removed {name}: {} freed", show::bytes(freed.bytes)))
+            list::print_removed(name, freed.bytes)
         }
         TemplateCommand::History { name, json } => {
             list::print_versions(client.get(&format!("{}/history", path(name))).await?, *json)

@@ -120,6 +120,9 @@ fn files_come_from_stages_images_texts_and_addresses() {
     assert_eq!(copies[3], &FileSource::Text(texts.to_vec()));
     assert!(matches!(copies[4], FileSource::Url { name, sha256: Some(_), .. } if name == "f.tgz"));
     assert!(matches!(plan.actions[plan.actions.len() - 2], Action::Place(ref place) if place.unpack));
+    let linked = self::plan("FROM a\nCOPY --link --exclude=*.md --exclude=docs src /srv/").unwrap();
+    let sources = self::copies(&linked);
+    assert!(matches!(sources[0], FileSource::Context { excludes, .. } if *excludes == ["*.md", "docs"]), "{sources:?}");
     let Some(Action::Run { mounts, network, .. }) = plan.actions.last() else { panic!("{:?}", plan.actions) };
     assert!(!network && mounts.len() == 4);
     assert!(matches!(&mounts[2], RunMount::Secret { variable: Some(name), target: None, .. } if name == "KEY"));

@@ -43,7 +43,7 @@ pub const ENTRIES: &[Entry] = &[
     entry("jail.threads", "the number of threads", 30, |w, t| Box::pin(jail::threads(w, t))),
     entry("machine.privileges", "privileges of a running QEMU", 240, |w, t| Box::pin(live::privileges(w, t))),
     entry("machine.filters", "seccomp filters of a running QEMU", 20, |w, t| Box::pin(live::filters(w, t))),
-    entry("machine.namespaces", "namespaces of a running QEMU", 20, |w, t| Box::pin(live::namespaces(w, t))),
+    entry("machine.namespaces", "namespaces of a running QEMU and its supervisor", 20, |w, t| Box::pin(live::namespaces(w, t))),
     entry("machine.mounts", "mounts of a running QEMU", 20, |w, t| Box::pin(live::mounts(w, t))),
     entry("machine.users", "users of several machines", 60, |w, t| Box::pin(live::own_user(w, t))),
     entry("machine.limits", "resource limits of a running QEMU", 20, |w, t| Box::pin(live::limits(w, t))),

@@ -64,13 +64,19 @@ pub async fn filters(world: &World, trial: &mut Trial) -> anyhow::Result<()> {
 }
 
 pub async fn namespaces(world: &World, trial: &mut Trial) -> anyhow::Result<()> {
-    let [(_, qemu), _] = processes(world).await?;
-    for kind in NAMESPACES {
-        let theirs = fs::read_link(format!("/proc/{qemu}/ns/{kind}"))?;
-        let ours = fs::read_link(format!("/proc/self/ns/{kind}"))?;
-        let happened = if theirs == ours { "the host's".to_owned() } else { theirs.display().to_string() };
-        trial.record(theirs != ours, format!("{kind} namespace"), happened);
+    let machines = processes(world).await?;
+    for (name, pid) in machines {
+        for kind in NAMESPACES {
+            let theirs = fs::read_link(format!("/proc/{pid}/ns/{kind}"))?;
+            let ours = fs::read_link(format!("/proc/self/ns/{kind}"))?;
+            let happened = if theirs == ours { "the host's".to_owned() } else { theirs.display().to_string() };
+            trial.record(theirs != ours, format!("{kind} namespace of {name}"), happened);
+        }
     }
+    let [(_, qemu), (_, supervisor)] = machines;
+    let [own, above] = [qemu, supervisor].map(|pid| fs::read_link(format!("/proc/{pid}/ns/pid")));
+    let (own, above) = (own?, above?);
+    trial.record(own != above, "the supervisor as QEMU sees it", if own != above { "not at all" } else { "a process" });
     let interfaces = fs::read_to_string(format!("/proc/{qemu}/net/dev"))?;
     let names: Vec<_> =
         interfaces.lines().skip(2).filter_map(|line| line.split_once(':')).map(|(n, _)| n.trim()).collect();

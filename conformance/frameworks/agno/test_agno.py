@@ -17,7 +17,10 @@ numbers"""
 SCRIPT = [
     [("run_python_code", {"code": CODE})],
     [("write_file_content", {"file_path": "/home/user/notes/n.txt", "content": "6 7"})],
-    [("read_file_content", {"file_path": "/home/user/notes/n.txt"}), ("list_files", {"directory_path": "/home/user/notes"})],
+    [
+        ("read_file_content", {"file_path": "/home/user/notes/n.txt"}),
+        ("list_files", {"directory_path": "/home/user/notes"}),
+    ],
     [("run_command", {"command": "cat notes/n.txt | tr ' ' '*' | bc || echo $((6 * 7))"})],
     [("run_python_code", {"code": "import matplotlib.pyplot as plt\nplt.bar(['a', 'b'], [3, 4])\nplt.show()"})],
     [("download_png_result", {"result_index": 0, "output_path": "bars.png"})],

@@ -1,0 +1,4 @@
+def test_the_example_runs_in_a_sandbox(run_example):
+    printed, heard = run_example("Google ADK", [[("Execute", {"command": "echo $((6 * 7)) at $PWD"})], "It is 42."])
+    assert printed.splitlines()[-1] == "It is 42."
+    assert "42 at /home/user" in heard
