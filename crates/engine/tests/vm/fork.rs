@@ -242,16 +242,16 @@ async fn a_child_whose_parent_was_not_written_when_the_server_died_is_reported_a
     let first = Engine::open(config()).await.unwrap();
     let parent = first.create(spec("base")).await.unwrap();
     let child = first.fork(&parent, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap().remove(0);
-    let (child, snapshot) = (child.sandbox.id().clone(), child.receipt.snapshot);
+    let (id, snapshot) = (child.sandbox.id().clone(), child.receipt.snapshot.clone());
     first.detach().await;
-    drop(first);
+    drop((child, parent, first));
     // As a server leaves it that dies before it has written all pages.
     let store = rusqlite::Connection::open(home.path().join("sandling.db")).unwrap();
     assert_eq!(store.execute("DELETE FROM snapshots WHERE id = ?1", [&snapshot]).unwrap(), 1);
     let second = Engine::open(config()).await.unwrap();
     second.settled().await;
-    assert!(second.get(&child).is_none());
-    let (_, why) = second.ended(&child).unwrap().unwrap();
+    assert!(second.get(&id).is_none());
+    let (_, why) = second.ended(&id).unwrap().unwrap();
     assert!(why.contains("before the memory of the sandbox that it was forked from was written"), "{why}");
     second.close().await;
 }
