@@ -1,0 +1,3 @@
+def pytest_configure(config):
+    # The suite has async tests without markers.
+    config.option.asyncio_mode = "auto"
