@@ -28,11 +28,11 @@ const BUILT_IN: [fn() -> Recipe; 4] = [base, code_interpreter, agent, desktop];
 
 /// Tools that agents use in a shell. `libnss-myhostname` makes the machine's own name resolvable.
 const SHELL_TOOLS: &str = "
-    bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname make nano netbase openssh-client patch procps
-    psmisc ripgrep sudo tree unzip vim-tiny xz-utils zip
+    bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname nano netbase openssh-client patch procps
+    psmisc ripgrep sudo tree unzip xz-utils zip
 ";
 
-const PYTHON: &str = "python-is-python3 python3 python3-pip python3-pytest python3-venv";
+const PYTHON: &str = "python-is-python3 python3 python3-pip python3-venv";
 
 const DATA: &str = "
     python3-matplotlib python3-numpy python3-openpyxl python3-pandas python3-pil python3-requests python3-scipy
@@ -144,7 +144,7 @@ fn known_names() -> Vec<String> {
 fn base() -> Recipe {
     Recipe {
         name: "base".parse().expect("a built-in name keeps the rule for names"),
-        description: "Debian 12 with shell tools, Python, pytest, git, curl and make".to_owned(),
+        description: "Debian 12 with shell tools, Python, git and curl".to_owned(),
         suite: SUITE.to_owned(),
         packages: words(&[SHELL_TOOLS, PYTHON]),
         npm: BTreeSet::new(),
