@@ -24,7 +24,7 @@ use rustix::process::{chdir, pivot_root};
 
 use super::spec::{Layer, Linkage, Spec, Step, StepError, is_plain_name};
 use super::users::MachineUser;
-use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
+use super::{DEVICES, FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -101,7 +101,7 @@ fn bind_layer(layer: &Layer, attributes: u64) -> io::Result<()> {
 }
 
 fn bind_devices(spec: &Spec, user: &MachineUser) -> io::Result<()> {
-    for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
+    for device in DEVICES {
         bind(Path::new(device), device, NOT_EXECUTABLE)?;
     }
     match user {

@@ -49,6 +49,9 @@ pub const ARGUMENT: &str = "__jail";
 /// The descriptor number of a program's first [`Inherit`]; the others follow.
 pub const FIRST_INHERITED: i32 = 3;
 
+/// The devices that every program has.
+pub(crate) const DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/urandom"];
+
 /// Where the program finds the machine's own files.
 pub const FILES: &str = "/vm";
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Dir, Mode, OFlags, openat, readlinkat};
 
 use crate::inherited::{OF_EVERY_MACHINE, STATE_FD};
-use crate::jail::{FILES, LAYERS, MEMORY};
+use crate::jail::{DEVICES, FILES, LAYERS, MEMORY};
 use crate::plan::Step;
 
 use super::capture::unknown;
@@ -70,7 +70,7 @@ fn step(number: i32, link: &str, info: &str, renamed: &Renamed<'_>) -> io::Resul
         }
         // A connection: the jail gives the new process one whose other end is gone.
         _ if link.starts_with("socket:") => return Ok(Step::Duplicate { from: STATE_FD as u64, fd }),
-        _ if link.starts_with(LAYERS) || link.starts_with("/dev/") => {
+        _ if link.starts_with(LAYERS) || DEVICES.contains(&link) => {
             return Ok(Step::OpenDescriptor { fd, flags, path: link.to_owned() });
         }
         _ => {}
