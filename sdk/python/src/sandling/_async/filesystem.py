@@ -1,4 +1,4 @@
-"""The files of a sandbox. A relative path starts in the working directory. Contents are bytes and are never converted."""
+"""The files of a sandbox. A relative path starts in the working directory. Contents are never converted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""The files of a sandbox. A relative path starts in the working directory. Contents are bytes and are never converted."""
+"""The files of a sandbox. A relative path starts in the working directory. Contents are never converted."""
 
 from __future__ import annotations
 
