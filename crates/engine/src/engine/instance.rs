@@ -151,7 +151,5 @@ impl Engine {
             }
         };
         tokio::join!(letting_go, self.parts.machines.close());
-        // Children of a fork need pages that only this engine can write.
-        self.parts.snapshots.all_written().await;
     }
 }
