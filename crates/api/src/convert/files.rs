@@ -10,8 +10,6 @@ use crate::error::ApiError;
 /// The longest path that Linux accepts.
 const MAX_PATH: usize = 4096;
 const MAX_DEPTH: u32 = 64;
-/// The home of root. Commands of a sandbox without a working directory start there.
-const DEFAULT_WORKDIR: &str = "/root";
 
 /// Checks that a path is absolute. The guest resolves it, so it cannot reach the host's files.
 pub(crate) fn checked(path: String) -> Result<String, ApiError> {
@@ -24,17 +22,14 @@ pub(crate) fn checked(path: String) -> Result<String, ApiError> {
     Ok(path)
 }
 
-/// Checks a path. A relative one starts in the working directory of the sandbox.
+/// Checks a path. A relative one starts in the working directory of the sandbox, if it has one.
 pub(crate) fn resolved(sandbox: &Sandbox, path: String) -> Result<String, ApiError> {
-    if path.starts_with('/') {
-        return checked(path);
+    match sandbox.info().settings.process.workdir {
+        Some(workdir) if !path.is_empty() && !path.starts_with('/') => {
+            checked(format!("{}/{path}", workdir.trim_end_matches('/')))
+        }
+        _ => checked(path),
     }
-    if path.is_empty() {
-        return Err(ApiError::bad_request("a path must not be empty"));
-    }
-    let workdir = sandbox.info().settings.process.workdir;
-    let directory = workdir.as_deref().unwrap_or(DEFAULT_WORKDIR).trim_end_matches('/');
-    checked(format!("{directory}/{path}"))
 }
 
 /// Parses permission bits written as octal digits.
