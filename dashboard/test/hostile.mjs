@@ -75,7 +75,9 @@ test("hostile strings are text on every page", async () => {
   await tab("terminal");
   await page.getByText("connected", { exact: true }).waitFor();
   await page.locator("[data-terminal]:not([hidden])").click();
-  await page.keyboard.type(`printf '\\033]0;${hostile("title")}\\007'; echo '<x-evil>in the terminal'\n`);
+  await page.keyboard.type(`printf '\\033]0;${hostile("title")}\\007'\n`);
+  // On a line of its own, so that it is not wrapped in the middle.
+  await page.keyboard.type(`echo '<x-evil>in the terminal'\n`);
   await page.waitForFunction(() => document.querySelector(".xterm-accessibility-tree, .xterm-rows")?.textContent.split("<x-evil>in the terminal").length > 2);
   await inert(page, "a terminal");
   await tab("notebook");
