@@ -37,7 +37,7 @@ pub struct SandboxView {
     /// Entries whose name starts with `secret.` are not returned.
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
-    /// Where commands and relative paths start, if that is not the home of the user.
+    /// Where commands and relative paths start. Without it, commands start at home and paths must be absolute.
     pub workdir: Option<String>,
     pub boot_ms: u64,
     /// `standby` if a pre-warmed machine was used, `snapshot` if a machine was restored for the request.

@@ -300,7 +300,7 @@ export interface SandboxInfo {
   createdAt: string;
   metadata: Record<string, string>;
   labels: Record<string, string>;
-  /** Where commands and relative paths start. `null` means the home of the user. */
+  /** Where commands and relative paths start. With `null`, commands start at home and paths must be absolute. */
   workdir: string | null;
   bootMs: number;
   /** How it was started, such as `standby`, `snapshot` or `fork`. */

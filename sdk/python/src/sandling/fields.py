@@ -20,7 +20,7 @@ class SandboxFields:
     created_at: Optional[str] = None
     metadata: Dict[str, str]
     labels: Dict[str, str]
-    #: Where commands and relative paths start. ``None`` means the home of the user.
+    #: Where commands and relative paths start. With ``None``, commands start at home and paths must be absolute.
     workdir: Optional[str] = None
     from_snapshot: Optional[str] = None
     boot_ms: Optional[int] = None
