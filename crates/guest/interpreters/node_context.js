@@ -148,8 +148,10 @@ function evaluate(code, name) {
   const outcome = new Promise((resolver) => { resolve = resolver; });
   const request = { expression: `${withoutImports(code)}\n//# sourceURL=${name}`, replMode: true, objectGroup: 'cell' };
   const answered = (problem, answer) => {
+    // To newer versions, an interrupt is such a problem, too. It is told apart below, right after this.
+    if (problem) return setImmediate(() => resolve({ thrown: new Error(problem.message) }));
     try {
-      resolve(problem ? { thrown: new Error(problem.message) } : outcomeOf(answer, code, name));
+      resolve(outcomeOf(answer, code, name));
     } catch (thrown) {
       resolve({ thrown }); // The inspector's description of the error, because the error itself cannot be fetched.
     }

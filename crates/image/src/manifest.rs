@@ -26,7 +26,7 @@ pub struct Manifest {
     pub kernel_origin: KernelOrigin,
     /// The digest of what the image was built from. If it differs from the recipe's, a build makes a new image.
     pub inputs: ContentId,
-    /// The packages in the root and their versions: Debian's by name, npm's as `npm:NAME`.
+    /// The packages in the root and their versions: Debian's by name, others as `npm:NAME` and `pip:NAME`.
     pub packages: BTreeMap<String, String>,
     pub created: Timestamp,
 }

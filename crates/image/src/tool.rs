@@ -24,7 +24,7 @@ const KEPT_LINES: usize = 6;
 
 /// The only variables of this process that programs see: how to reach mirrors and registries, and where to put files.
 /// Others may hold the server's token or keys of model providers, and packages bring programs of their own.
-const KEPT_VARIABLES: [&str; 20] = [
+const KEPT_VARIABLES: [&str; 22] = [
     "http_proxy",
     "HTTP_PROXY",
     "https_proxy",
@@ -41,6 +41,8 @@ const KEPT_VARIABLES: [&str; 20] = [
     "npm_config_registry",
     "NPM_CONFIG_REGISTRY",
     "npm_config_cafile",
+    "PIP_INDEX_URL",
+    "PIP_CERT",
     "APT_CONFIG",
     "HOME",
     "TMPDIR",

@@ -125,7 +125,7 @@ fn check_missing_package(store: &ImageStore, recipe: &Recipe) -> Result<()> {
     wrong.packages.insert("no-such-package-anywhere".to_owned());
     let error = store.ensure(&wrong, &BuildOptions::default(), &mut |_| ()).err().context("it was built")?;
     ensure!(matches!(error, BuildError::NoSuchPackage { .. }), "{error}");
-    ensure!(error.to_string() == "package `no-such-package-anywhere` does not exist in Debian bookworm", "{error}");
+    ensure!(error.to_string() == "package `no-such-package-anywhere` does not exist in Debian trixie", "{error}");
     ensure!(store.list()?.len() == 1, "a template was left behind");
     Ok(())
 }

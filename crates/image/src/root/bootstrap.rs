@@ -4,12 +4,11 @@
 //! on the host; as an ordinary user, it also gives a user namespace.
 
 use std::fs::File;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::additions::FINISH_HOOK;
 use super::output::Output;
 use crate::apt::{self, Apt, Plan};
-use crate::desktop;
 use crate::error::{BuildError, io_at};
 use crate::progress::Report;
 use crate::recipe::Recipe;
@@ -17,20 +16,16 @@ use crate::tool::{self, Event, Tool, is_ordinary_user};
 use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "hooks";
+/// The file beside the hooks that becomes the `sources.list` of sandboxes.
+pub(super) const PUBLIC_SOURCES: &str = "public-sources.list";
 
 /// Only one build can install packages at a time, so a stuck one must not block the others for good.
 const LONGEST: Duration = Duration::from_secs(20 * 60);
 
-const SETUP: &str = include_str!("../hooks/setup-lists.sh");
+const LISTS: &str = include_str!("../hooks/lists.sh");
 
-/// Part of a root's inputs: any change to the script makes another root.
-pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/customize-system.sh");
-
-/// Part of the inputs of a root with packages from npm.
-pub(crate) const NPM: &str = include_str!("../hooks/customize-npm.sh");
-
-/// Part of the inputs of a root with a desktop.
-pub(crate) const DESKTOP: &str = include_str!("../hooks/customize-desktop.sh");
+/// Part of a tree's inputs: any change to the script makes another tree.
+pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/system.sh");
 
 /// Settings that stay in the image, because they also apply to packages installed in a sandbox: no manuals, no
 /// translations (licences stay), and no waiting for a disk that is not durable anyway.
@@ -49,7 +44,7 @@ pub(crate) const DPKG_OPTIONS: [&str; 8] = [
 /// Perl.
 const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/merged-usr";
 
-/// Installs the recipe's packages. Returns the path of the tree.
+/// Installs the recipe's packages of Debian.
 pub(crate) fn bootstrap(
     recipe: &Recipe,
     apt: &Apt,
@@ -57,44 +52,46 @@ pub(crate) fn bootstrap(
     workspace: &Workspace,
     lock: &File,
     report: Report<'_>,
-) -> Result<PathBuf, BuildError> {
+) -> Result<(), BuildError> {
     if is_ordinary_user() && tool::find("newuidmap").is_none() {
         return Err(BuildError::NoUidMap);
     }
-    write_scripts(recipe, workspace)?;
-    let tool = mmdebstrap(recipe, apt, workspace)?;
+    let hooks = [("setup-lists.sh", LISTS), ("customize-1-system.sh", CUSTOMIZE), FINISH_HOOK];
+    write_hooks(workspace, HOOKS, &hooks)?;
+    workspace.write(PUBLIC_SOURCES, 0o644, &public_sources(&recipe.suite))?;
+    run(mmdebstrap(recipe, apt, workspace)?, Output::new(plan.packages), workspace, lock, report)
+}
+
+/// Scripts for mmdebstrap, which runs them in the order of their names. The first word tells it when.
+pub(super) fn write_hooks(
+    workspace: &Workspace,
+    directory: &str,
+    hooks: &[(&'static str, &'static str)],
+) -> Result<(), BuildError> {
+    workspace.share(directory, 0o755)?;
+    for (name, script) in hooks {
+        workspace.write(&format!("{directory}/{name}"), 0o755, script)?;
+    }
+    Ok(())
+}
+
+/// Runs mmdebstrap to its end.
+pub(super) fn run(
+    tool: Tool,
+    mut output: Output,
+    workspace: &Workspace,
+    lock: &File,
+    report: Report<'_>,
+) -> Result<(), BuildError> {
     // If this process is killed, mmdebstrap continues until it next prints something. The next build must not remove
     // its workspace meanwhile, so it also holds the store's lock: as its stdin, which all its children inherit.
     let lock = lock.try_clone().map_err(io_at("share the lock of", workspace.dir()))?;
-    let mut output = Output::new(plan.packages);
     tool.stdin(lock).within(LONGEST).follow(|event| {
         if let Event::Line(line) = event {
             output.add_line(line);
         }
         report(&output.progress());
     })?;
-    Ok(workspace.dir().join(TREE))
-}
-
-fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildError> {
-    // A script's name tells mmdebstrap when to run it.
-    workspace.share(HOOKS, 0o755)?;
-    workspace.write(&format!("{HOOKS}/setup-lists.sh"), 0o755, SETUP)?;
-    workspace.write(&format!("{HOOKS}/customize-system.sh"), 0o755, CUSTOMIZE)?;
-    if !recipe.npm.is_empty() {
-        // Runs before `customize-system.sh`, which removes the host's resolver.
-        workspace.write(&format!("{HOOKS}/customize-npm.sh"), 0o755, NPM)?;
-        let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
-        workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
-    }
-    if recipe.desktop.is_some() {
-        workspace.write(&format!("{HOOKS}/customize-desktop.sh"), 0o755, DESKTOP)?;
-        workspace.share("desktop", 0o755)?;
-        for (name, content) in desktop::FILES {
-            workspace.write(&format!("desktop/{name}"), 0o644, content)?;
-        }
-    }
-    workspace.write("public-sources.list", 0o644, &public_sources(&recipe.suite))?;
     Ok(())
 }
 

@@ -147,7 +147,7 @@ impl Build<'_> {
         let path = dir.join(ROOT_IMG);
         let packages = match self.make_root {
             Some(make_root) => make_root(&path, report).map(|()| BTreeMap::new())?,
-            None => self.session.root(&path, report)?,
+            None => self.session.root(&path, force, report)?,
         };
         let provenance = Provenance::Root { inputs: wanted, packages: packages.clone() };
         Ok((self.parts.publish(Kind::Root, &dir, provenance, report)?, packages))

@@ -6,6 +6,7 @@
 //! initrds/<id>/{initrd, …}
 //! images/<id>/{manifest.json, baked/<key>/}   an image: its parts and recipe; the engine's bakes of it
 //! names/<name>.json                           a template's name: its image
+//! trees/<inputs>.tar.gz                       Debian's packages, unpacked, for the next template that begins with them
 //! scratch/, lock                              unfinished files of the build that holds the lock
 //! ```
 //!
@@ -14,7 +15,7 @@
 
 mod build;
 mod image;
-mod inputs;
+pub(crate) mod inputs;
 mod lock;
 mod names;
 mod parts;

@@ -47,7 +47,7 @@ struct FakeSession<'a> {
 }
 
 impl Session for FakeSession<'_> {
-    fn root(&self, image: &Path, _report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+    fn root(&self, image: &Path, _fresh: bool, _report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
         let number = self.fake.roots.fetch_add(1, Ordering::SeqCst);
         fs::write(image, format!("root {number} of {}", self.recipe.suite)).unwrap();
         std::thread::sleep(self.fake.root_takes);
