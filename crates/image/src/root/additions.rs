@@ -14,6 +14,7 @@ use crate::tool::Tool;
 use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "addition-hooks";
+const RESOLVER: &str = include_str!("../hooks/resolver.sh");
 const NO_SOURCES: &str = "no-sources.list";
 
 /// Part of a root's inputs, as are the scripts below if they run.
@@ -32,10 +33,10 @@ pub(crate) fn add(recipe: &Recipe, workspace: &Workspace, lock: &File, report: R
     if hooks.is_empty() {
         return Ok(());
     }
-    hooks.push(FINISH_HOOK);
+    hooks.extend([("setup-resolver.sh", RESOLVER), FINISH_HOOK]);
     write_hooks(workspace, HOOKS, &hooks)?;
     write_lists(recipe, workspace)?;
-    run(mmdebstrap(workspace)?, Output::new(0), workspace, lock, report)
+    run(mmdebstrap(workspace)?, Output::of_additions(), workspace, lock, report)
 }
 
 fn hooks(recipe: &Recipe) -> Vec<(&'static str, &'static str)> {

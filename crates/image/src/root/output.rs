@@ -19,6 +19,11 @@ impl Output {
         Self { packages, step: Step::Download, downloaded: 0, unpacked: 0, set_up: 0, detail: String::new() }
     }
 
+    /// Of a run that only runs scripts.
+    pub(super) fn of_additions() -> Self {
+        Self { step: Step::Customise, ..Self::new(0) }
+    }
+
     pub(super) fn add_line(&mut self, line: &str) {
         if line.starts_with("Get:") {
             self.downloaded += 1;
