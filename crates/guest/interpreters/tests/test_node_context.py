@@ -1,9 +1,14 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
-from support import InterpreterTest
+from support import NODE, InterpreterTest
+
+KNOWS_TYPESCRIPT = NODE and "function" in subprocess.getoutput(
+    f"{NODE} -p 'typeof require(\"module\").stripTypeScriptTypes'"
+)
 
 
 class ContextTest(InterpreterTest):
@@ -37,6 +42,32 @@ class ContextTest(InterpreterTest):
         for code in ("undefined", "let x = 5", "", "// nothing", "function g() {}"):
             with self.subTest(code):
                 self.assertEqual(self.run_ok(code).results, [])
+
+    @unittest.skipUnless(KNOWS_TYPESCRIPT, "this Node cannot remove the types of TypeScript")
+    def test_types_are_removed_from_typescript(self):
+        def run(code):
+            return self.context.cell(code, typescript=True)
+
+        first = run("interface P { x: number }\nconst double = <T extends P>(p: T): number => p.x * 2")
+        self.assertEqual((first.status, first.stderr), ("ok", ""))
+        self.assertEqual(run("const p: P = { x: 21 }\ndouble<P>(p)").text, "42")
+        self.assertEqual(run("enum Color { Red, Green }\nColor.Green as number").text, "1")
+        counter = "class C { constructor(private x: number) {} get() { return this.x } }"
+        self.assertEqual(run(f"{counter}\nnew C(4).get()").text, "4")
+        self.assertEqual(run("import { sep } from 'path'\nawait Promise.resolve(sep! as string)").text, "'/'")
+        thrown = run("const a: number = 1\nthrow new TypeError('no' as string)")
+        self.assertEqual((thrown.status, thrown.error["name"]), ("error", "TypeError"))
+        self.assertIn(":2:7", thrown.error["text"])
+        wrong = run("let x: = 1")
+        self.assertEqual(wrong.error["name"], "SyntaxError")
+        self.assertIn("let x: = 1\n       ^", wrong.error["text"])
+        self.assertNotIn("    at ", wrong.error["text"])
+
+    @unittest.skipIf(KNOWS_TYPESCRIPT, "this Node can remove the types of TypeScript")
+    def test_typescript_that_cannot_run_says_what_is_missing(self):
+        cell = self.context.cell("1 as number", typescript=True)
+        self.assertEqual(cell.error["name"], "TypeScriptUnsupported")
+        self.assertIn("TypeScript needs Node 22.13 or newer", cell.error["value"])
 
     def test_plain_values_are_json_too(self):
         found = self.run_ok("({ a: [1, 'é', null] })").results[0]
