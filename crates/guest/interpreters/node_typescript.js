@@ -20,12 +20,13 @@ function withoutTypes(code) {
   }
 }
 
-/** Translates enums, namespaces and parameter properties. Not every version of Node can. */
-function withTranslation(code, unsupported) {
+/** Translates enums, namespaces and parameter properties, which Node 26 no longer does. */
+function withTranslation(code, { message, stack }) {
   try {
     return quietly(() => stripTypeScriptTypes(code, { mode: 'transform' }));
   } catch (problem) {
-    throw syntaxError(problem.code === 'ERR_INVALID_ARG_VALUE' ? unsupported : problem);
+    if (problem.code !== 'ERR_INVALID_ARG_VALUE') throw syntaxError(problem);
+    throw syntaxError({ message: `${message}: Node ${process.version} removes types, but translates nothing`, stack });
   }
 }
 
@@ -40,10 +41,10 @@ function quietly(experimental) {
   }
 }
 
-/** The error of the cell's author: without the frames of this file and of Node. */
+/** An error that shows the code, and not the frames of this file and of Node. */
 function syntaxError({ message, stack }) {
   const error = new SyntaxError(message);
-  error.stack = stack.split('\n    at ')[0];
+  error.stack = `${stack.split('\n\nSyntaxError')[0]}\n\nSyntaxError: ${message}`;
   return error;
 }
 

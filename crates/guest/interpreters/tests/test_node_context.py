@@ -6,9 +6,11 @@ import unittest
 
 from support import NODE, InterpreterTest
 
-KNOWS_TYPESCRIPT = NODE and "function" in subprocess.getoutput(
-    f"{NODE} -p 'typeof require(\"module\").stripTypeScriptTypes'"
-)
+
+def removes_types(mode):
+    """Whether this Node can make JavaScript of TypeScript in this mode."""
+    code = f"require('module').stripTypeScriptTypes('', {{ mode: '{mode}' }})"
+    return NODE and subprocess.run([NODE, "-e", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 class ContextTest(InterpreterTest):
@@ -43,7 +45,7 @@ class ContextTest(InterpreterTest):
             with self.subTest(code):
                 self.assertEqual(self.run_ok(code).results, [])
 
-    @unittest.skipUnless(KNOWS_TYPESCRIPT, "this Node cannot remove the types of TypeScript")
+    @unittest.skipUnless(removes_types("strip"), "this Node cannot remove the types of TypeScript")
     def test_types_are_removed_from_typescript(self):
         def run(code):
             return self.context.cell(code, typescript=True)
@@ -51,9 +53,6 @@ class ContextTest(InterpreterTest):
         first = run("interface P { x: number }\nconst double = <T extends P>(p: T): number => p.x * 2")
         self.assertEqual((first.status, first.stderr), ("ok", ""))
         self.assertEqual(run("const p: P = { x: 21 }\ndouble<P>(p)").text, "42")
-        self.assertEqual(run("enum Color { Red, Green }\nColor.Green as number").text, "1")
-        counter = "class C { constructor(private x: number) {} get() { return this.x } }"
-        self.assertEqual(run(f"{counter}\nnew C(4).get()").text, "4")
         self.assertEqual(run("import { sep } from 'path'\nawait Promise.resolve(sep! as string)").text, "'/'")
         thrown = run("const a: number = 1\nthrow new TypeError('no' as string)")
         self.assertEqual((thrown.status, thrown.error["name"]), ("error", "TypeError"))
@@ -63,7 +62,20 @@ class ContextTest(InterpreterTest):
         self.assertIn("let x: = 1\n       ^", wrong.error["text"])
         self.assertNotIn("    at ", wrong.error["text"])
 
-    @unittest.skipIf(KNOWS_TYPESCRIPT, "this Node can remove the types of TypeScript")
+    @unittest.skipUnless(removes_types("strip"), "this Node cannot remove the types of TypeScript")
+    def test_typescript_that_is_more_than_types_is_translated_or_refused(self):
+        def run(code):
+            return self.context.cell(code, typescript=True)
+
+        color = run("enum Color { Red, Green }\nColor.Green as number")
+        if removes_types("transform"):
+            self.assertEqual(color.text, "1")
+            counter = "class C { constructor(private x: number) {} get() { return this.x } }"
+            self.assertEqual(run(f"{counter}\nnew C(4).get()").text, "4")
+        else:
+            self.assertIn("translates nothing", color.error["value"])
+
+    @unittest.skipIf(removes_types("strip"), "this Node can remove the types of TypeScript")
     def test_typescript_that_cannot_run_says_what_is_missing(self):
         cell = self.context.cell("1 as number", typescript=True)
         self.assertEqual(cell.error["name"], "TypeScriptUnsupported")
