@@ -10,7 +10,8 @@ function withoutTypes(code) {
   if (stripTypeScriptTypes === undefined) {
     const message = `TypeScript needs Node 22.13 or newer, and this template has ${process.version}; use JavaScript, or `
       + 'a template with a newer Node';
-    throw Object.assign(new Error(message), { name: 'TypeScriptUnsupported' });
+    const name = 'TypeScriptUnsupported';
+    throw Object.assign(new Error(message), { name, stack: `${name}: ${message}` });
   }
   try {
     return quietly(() => stripTypeScriptTypes(code, { mode: 'strip' }));
