@@ -15,6 +15,7 @@ mod error;
 pub mod fuzzing;
 mod guest;
 mod initrd;
+pub mod jail;
 mod kernel;
 mod manifest;
 mod modules;

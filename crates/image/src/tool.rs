@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::jail::{create_user_namespace, enter_user_namespace};
 use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
 
 /// How long a program may be silent before [`Event::Silence`] is reported.
@@ -64,6 +65,8 @@ pub enum ToolError {
     Missing { program: String, package: &'static str },
     #[error("`{program}` could not be run")]
     Run { program: String, source: io::Error },
+    #[error("a build needs user ids of its own: {reason}")]
+    NoUserIds { reason: String },
     #[error("the disk is full (`{program}` found no space left)")]
     NoSpace { program: String },
     #[error("`{program}` took longer than {minutes} minutes")]
@@ -87,7 +90,11 @@ pub(crate) enum Event<'a> {
 
 impl Tool {
     pub(crate) fn new(program: &'static str) -> Self {
-        let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+        Self::with_path(program, find(program).unwrap_or_else(|| program.into()))
+    }
+
+    fn with_path(program: &'static str, path: PathBuf) -> Self {
+        let mut command = Command::new(path);
         command.env_clear().envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
         command.stdin(Stdio::null());
@@ -100,12 +107,20 @@ impl Tool {
         Self { program, command, longest: None }
     }
 
-    /// A program that runs in a user namespace if this user is not root, because it handles files with several owners.
-    pub(crate) fn unshared(program: &'static str) -> Self {
-        match is_ordinary_user() {
-            true => Self::new("mmdebstrap").args(["--unshare-helper", program]),
-            false => Self::new(program),
+    /// A program that runs in a user namespace, as root of the ids that a build's files have.
+    pub(crate) fn unshared(program: &'static str) -> Result<Self, ToolError> {
+        let namespace = create_user_namespace()?;
+        let mut tool = Self::new(program);
+        // SAFETY: the closure makes async-signal-safe system calls and allocates nothing.
+        unsafe {
+            tool.command.pre_exec(move || enter_user_namespace(&namespace, Signal::TERM));
         }
+        Ok(tool)
+    }
+
+    /// This program itself, which runs `program` for us. It is found even if its file was replaced meanwhile.
+    pub(crate) fn of_this_program(program: &'static str) -> Self {
+        Self::with_path(program, "/proc/self/exe".into())
     }
 
     pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
