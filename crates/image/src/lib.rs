@@ -30,6 +30,7 @@ mod store;
 mod supply;
 mod tool;
 mod trust;
+mod user_namespace;
 mod workspace;
 
 pub use builtin::{Resolved, builtin_recipes, resolve};

@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::jail::{create_user_namespace, enter_user_namespace};
 use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
 
 /// How long a program may be silent before [`Event::Silence`] is reported.
@@ -107,17 +106,6 @@ impl Tool {
         Self { program, command, longest: None }
     }
 
-    /// A program that runs in a user namespace, as root of the ids that a build's files have.
-    pub(crate) fn unshared(program: &'static str) -> Result<Self, ToolError> {
-        let namespace = create_user_namespace()?;
-        let mut tool = Self::new(program);
-        // SAFETY: the closure makes async-signal-safe system calls and allocates nothing.
-        unsafe {
-            tool.command.pre_exec(move || enter_user_namespace(&namespace, Signal::TERM));
-        }
-        Ok(tool)
-    }
-
     /// This program itself, which runs `program` for us. It is found even if its file was replaced meanwhile.
     pub(crate) fn of_this_program(program: &'static str) -> Self {
         Self::with_path(program, "/proc/self/exe".into())
@@ -146,6 +134,13 @@ impl Tool {
     /// The program is ended after this time.
     pub(crate) fn within(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
+        self
+    }
+
+    /// Makes system calls in the child before the program starts. The closure must do nothing else.
+    pub(crate) fn before_start(mut self, calls: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        // SAFETY: the closure is async-signal-safe and allocates nothing.
+        unsafe { self.command.pre_exec(calls) };
         self
     }
 

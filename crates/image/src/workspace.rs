@@ -12,6 +12,7 @@ use crate::error::{BuildError, io_at};
 use crate::name::ContentId;
 use crate::progress::{Progress, Report, Step};
 use crate::tool::{Tool, ToolError, is_ordinary_user};
+use crate::user_namespace;
 
 /// Where the installed tree is within the workspace.
 pub(crate) const TREE: &str = "target/tree";
@@ -94,6 +95,6 @@ fn remove(dir: &Path) -> io::Result<()> {
 
 /// An ordinary user does not own the files built in a user namespace, and removes them in another one.
 fn remove_tree(tree: &Path) -> Result<Tool, ToolError> {
-    let rm = if is_ordinary_user() { Tool::unshared("rm")? } else { Tool::new("rm") };
+    let rm = if is_ordinary_user() { user_namespace::tool("rm")? } else { Tool::new("rm") };
     Ok(rm.arg("-rf").arg(tree))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::inside;
 use super::launch::Spec;
 use super::proxy;
-use super::user_namespace;
+use crate::user_namespace;
 
 /// The first argument of a program that must call [`main`] at once.
 pub const ARGUMENT: &str = "__build-jail";

@@ -16,7 +16,8 @@ use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_paren
 use rustix::thread::{UnshareFlags, set_no_new_privs, unshare_unsafe};
 
 use super::launch::Spec;
-use super::{filesystem, filter, user_namespace};
+use super::{filesystem, filter};
+use crate::user_namespace;
 
 /// In a network of its own, any port is free.
 const PROXY_PORT: u16 = 3128;

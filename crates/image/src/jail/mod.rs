@@ -19,8 +19,6 @@ mod inside;
 mod launch;
 mod mirror;
 mod proxy;
-mod user_namespace;
 
 pub use entry::{ARGUMENT, main};
 pub(crate) use launch::mmdebstrap;
-pub(crate) use user_namespace::{create as create_user_namespace, enter as enter_user_namespace};

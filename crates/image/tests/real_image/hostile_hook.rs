@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use sandling_image::jail;
 
-pub const TEST: &str = "a_hostile_hook_reaches_only_the_mirrors";
+const TEST: &str = "a_hostile_hook_reaches_only_the_mirrors";
 
 const HOOK: &str = include_str!("hostile_hook.sh");
 

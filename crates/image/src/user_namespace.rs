@@ -25,6 +25,12 @@ struct Range {
     count: u32,
 }
 
+/// A program that runs as root of a build's ids, because it handles files with several owners.
+pub(crate) fn tool(program: &'static str) -> Result<Tool, ToolError> {
+    let namespace = create()?;
+    Ok(Tool::new(program).before_start(move || enter(&namespace, Signal::TERM)))
+}
+
 /// Creates a user namespace in which the build's ids begin at 0.
 pub(crate) fn create() -> Result<OwnedFd, ToolError> {
     let no_ids = |source| ToolError::Run { program: "unshare".to_owned(), source };
