@@ -15,6 +15,7 @@ mod error;
 pub mod fuzzing;
 mod guest;
 mod initrd;
+pub mod jail;
 mod kernel;
 mod manifest;
 mod modules;
@@ -29,6 +30,7 @@ mod store;
 mod supply;
 mod tool;
 mod trust;
+mod user_namespace;
 mod workspace;
 
 pub use builtin::{Resolved, builtin_recipes, resolve};

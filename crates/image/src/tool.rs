@@ -66,6 +66,8 @@ pub enum ToolError {
     Missing { program: String, package: &'static str },
     #[error("`{program}` could not be run")]
     Run { program: String, source: io::Error },
+    #[error("a build needs user ids of its own: {reason}")]
+    NoUserIds { reason: String },
     #[error("the disk is full (`{program}` found no space left)")]
     NoSpace { program: String },
     #[error("`{program}` took longer than {minutes} minutes")]
@@ -89,7 +91,11 @@ pub(crate) enum Event<'a> {
 
 impl Tool {
     pub(crate) fn new(program: &'static str) -> Self {
-        let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+        Self::with_path(program, find(program).unwrap_or_else(|| program.into()))
+    }
+
+    fn with_path(program: &'static str, path: PathBuf) -> Self {
+        let mut command = Command::new(path);
         command.env_clear().envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
         command.stdin(Stdio::null());
@@ -102,12 +108,9 @@ impl Tool {
         Self { program, command, longest: None }
     }
 
-    /// A program that runs in a user namespace if this user is not root, because it handles files with several owners.
-    pub(crate) fn unshared(program: &'static str) -> Self {
-        match is_ordinary_user() {
-            true => Self::new("mmdebstrap").args(["--unshare-helper", program]),
-            false => Self::new(program),
-        }
+    /// This program itself, which runs `program` for us. It is found even if its file was replaced meanwhile.
+    pub(crate) fn of_this_program(program: &'static str) -> Self {
+        Self::with_path(program, "/proc/self/exe".into())
     }
 
     pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -133,6 +136,13 @@ impl Tool {
     /// The program is ended after this time.
     pub(crate) fn within(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
+        self
+    }
+
+    /// Makes system calls in the child before the program starts. The closure must do nothing else.
+    pub(crate) fn before_start(mut self, calls: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        // SAFETY: the closure is async-signal-safe and allocates nothing.
+        unsafe { self.command.pre_exec(calls) };
         self
     }
 

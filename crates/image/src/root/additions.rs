@@ -1,6 +1,6 @@
 //! What a tree gets on top of Debian's packages: a desktop, Node, and packages from npm and PyPI.
 //!
-//! mmdebstrap runs the scripts in its namespaces, on a tree that exists already.
+//! mmdebstrap runs the scripts in the build's jail, on a tree that exists already.
 
 use std::fs::File;
 
@@ -8,13 +8,13 @@ use super::bootstrap::{PUBLIC_SOURCES, public_sources, run, write_hooks};
 use super::output::Output;
 use crate::desktop;
 use crate::error::BuildError;
+use crate::jail;
 use crate::progress::Report;
 use crate::recipe::Recipe;
 use crate::tool::Tool;
 use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "addition-hooks";
-const RESOLVER: &str = include_str!("../hooks/resolver.sh");
 const NO_SOURCES: &str = "no-sources.list";
 
 /// Part of a root's inputs, as are the scripts below if they run.
@@ -24,7 +24,7 @@ pub(crate) const NODE: &str = include_str!("../hooks/node.sh");
 pub(crate) const NPM: &str = include_str!("../hooks/npm.sh");
 pub(crate) const PIP: &str = include_str!("../hooks/pip.sh");
 
-/// The last script, because it removes the host's resolver.
+/// The last script, because it removes what the others got from the host.
 pub(super) const FINISH_HOOK: (&str, &str) = ("customize-9-finish.sh", FINISH);
 
 /// Adds what the recipe has beside Debian's packages.
@@ -33,7 +33,7 @@ pub(crate) fn add(recipe: &Recipe, workspace: &Workspace, lock: &File, report: R
     if hooks.is_empty() {
         return Ok(());
     }
-    hooks.extend([("setup-resolver.sh", RESOLVER), FINISH_HOOK]);
+    hooks.push(FINISH_HOOK);
     write_hooks(workspace, HOOKS, &hooks)?;
     write_lists(recipe, workspace)?;
     run(mmdebstrap(workspace)?, Output::of_additions(), workspace, lock, report)
@@ -72,11 +72,11 @@ fn write_lists(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildError>
 
 fn mmdebstrap(workspace: &Workspace) -> Result<Tool, BuildError> {
     let sources = workspace.write(NO_SOURCES, 0o644, "")?;
-    let tool = Tool::new("mmdebstrap")
-        .args(["--verbose", "--mode=unshare", "--variant=custom", "--format=directory"])
+    let tool = jail::mmdebstrap("", workspace, &workspace.dir().join(HOOKS))?
+        .args(["--verbose", "--variant=custom", "--format=directory"])
         .arg("--skip=check/empty,update,cleanup/apt")
         .arg(format!("--hook-dir={}", workspace.dir().join(HOOKS).display()))
         .arg("")
         .args([workspace.dir().join(TREE), sources]);
-    Ok(tool.env("TMPDIR", workspace.dir()))
+    Ok(tool)
 }

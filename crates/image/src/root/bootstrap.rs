@@ -1,15 +1,15 @@
 //! Installs Debian packages into a directory tree, with mmdebstrap.
 //!
-//! It always uses the `unshare` mode. As root, this gives a mount namespace, so that an interrupted build leaves no mounts
-//! on the host; as an ordinary user, it also gives a user namespace.
+//! It runs in a jail, which ends with the build, so an interrupted build leaves no processes and no mounts on the host.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::time::Duration;
 
 use super::additions::FINISH_HOOK;
 use super::output::Output;
-use crate::apt::{self, Apt, Plan};
+use crate::apt::{Apt, Plan};
 use crate::error::{BuildError, io_at};
+use crate::jail;
 use crate::progress::Report;
 use crate::recipe::Recipe;
 use crate::tool::{self, Event, Tool, is_ordinary_user};
@@ -83,8 +83,8 @@ pub(super) fn run(
     lock: &File,
     report: Report<'_>,
 ) -> Result<(), BuildError> {
-    // If this process is killed, mmdebstrap continues until it next prints something. The next build must not remove
-    // its workspace meanwhile, so it also holds the store's lock: as its stdin, which all its children inherit.
+    // If this process is killed, the jail ends a moment later. The next build must not remove its workspace meanwhile, so
+    // the jail's first process also holds the store's lock, as its stdin.
     let lock = lock.try_clone().map_err(io_at("share the lock of", workspace.dir()))?;
     tool.stdin(lock).within(LONGEST).follow(|event| {
         if let Event::Line(line) = event {
@@ -112,19 +112,19 @@ pub(crate) fn public_sources(suite: &str) -> String {
 
 fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool, BuildError> {
     workspace.share("target", 0o777)?;
-    let tool = Tool::new("mmdebstrap")
-        .args(["--verbose", "--mode=unshare", "--variant=minbase", "--format=directory"])
+    let sources = fs::read_to_string(apt.sources()).map_err(io_at("read", &apt.sources()))?;
+    let tool = jail::mmdebstrap(&sources, workspace, &workspace.dir().join(HOOKS))?
+        .args(["--verbose", "--variant=minbase", "--format=directory"])
         // Scripts bring the lists and remove them. mmdebstrap would remove them with an apt that empties the host's
         // lists if its configuration gets lost.
         .arg("--skip=update,cleanup/apt")
-        .args(apt::host_options()?.iter().map(|option| format!("--aptopt={option}")))
         .args(DPKG_OPTIONS.iter().map(|option| format!("--dpkgopt={option}")))
         .arg(format!("--include={}", included(recipe)))
         .arg(format!("--hook-dir={MERGED_USR}"))
         .arg(format!("--hook-dir={}", workspace.dir().join(HOOKS).display()))
         .arg(&recipe.suite)
         .args([workspace.dir().join(TREE), apt.sources()]);
-    Ok(tool.env("TMPDIR", workspace.dir()))
+    Ok(tool)
 }
 
 fn included(recipe: &Recipe) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{BuildError, io_at};
 use crate::name::ContentId;
 use crate::progress::{Progress, Report, Step};
-use crate::tool::Tool;
+use crate::user_namespace;
 use crate::workspace::{TREE, Workspace};
 
 const DIRECTORY: &str = "trees";
@@ -39,9 +39,9 @@ impl KeptTree {
         report(&progress);
         workspace.share("target", 0o777)?;
         let tree = workspace.dir().join(TREE);
-        Tool::unshared("mkdir").arg(&tree).capture()?;
+        user_namespace::tool("mkdir")?.arg(&tree).capture()?;
         // The namespace's user cannot enter the store, so the archive is passed as an open file.
-        let tar = Tool::unshared("tar").args(TAR).arg("-C").arg(&tree).args(["-xpf", "-"]).stdin(archive);
+        let tar = user_namespace::tool("tar")?.args(TAR).arg("-C").arg(&tree).args(["-xpf", "-"]).stdin(archive);
         let unpacked = tar.follow(|_| report(&progress));
         if let Err(error) = &unpacked {
             tracing::warn!(archive = %self.file.display(), %error, "a tree could not be unpacked, and is made anew");
@@ -56,7 +56,7 @@ impl KeptTree {
         let progress = Progress::of(Step::Install, "keeping Debian's packages for other templates");
         report(&progress);
         let file = workspace.share("kept", 0o777)?.join("tree.tar.gz");
-        let tar = Tool::unshared("tar").args(TAR).arg("-C").arg(workspace.dir().join(TREE)).arg("-cf");
+        let tar = user_namespace::tool("tar")?.args(TAR).arg("-C").arg(workspace.dir().join(TREE)).arg("-cf");
         tar.arg(&file).arg(".").follow(|_| report(&progress))?;
         let _ = fs::remove_dir_all(&self.directory);
         fs::create_dir_all(&self.directory).map_err(io_at("create", &self.directory))?;

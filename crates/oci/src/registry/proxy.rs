@@ -47,11 +47,22 @@ impl Proxy {
     }
 
     /// Loopback and the hosts of NO_PROXY are connected to directly.
-    pub(super) fn serves(&self, endpoint: &Endpoint) -> bool {
+    pub fn serves(&self, endpoint: &Endpoint) -> bool {
         !is_loopback_name(&endpoint.host) && !self.direct.iter().any(|entry| matches(entry, endpoint))
     }
 
-    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<TcpStream, String> {
+    /// Where the proxy is.
+    pub fn address(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
+    /// The value of `Proxy-Authorization`.
+    pub fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    /// A connection to the endpoint, made with CONNECT.
+    pub async fn connect(&self, endpoint: &Endpoint) -> Result<TcpStream, String> {
         let failed = |error: std::io::Error| format!("the proxy {}:{} failed: {error}", self.host, self.port);
         let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
         let host = if endpoint.host.contains(':') { format!("[{}]", endpoint.host) } else { endpoint.host.clone() };

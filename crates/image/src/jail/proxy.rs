@@ -1,0 +1,183 @@
+//! The jail's way out: an HTTP proxy that connects to the build's mirrors and to nothing else.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::server::conn::http1 as server;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Uri, client::conn::http1 as client};
+use hyper_util::rt::TokioIo;
+use sandling_oci::registry::{Endpoint, Proxy as HostProxy, RegistryError, Role};
+use tokio::net::TcpStream;
+
+use super::mirror::{Mirror, Scheme};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many refused servers are named.
+const MOST_NAMED: usize = 20;
+
+/// Headers that apply to a single connection (RFC 9110, 7.6.1). hyper writes its own.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+type Body = BoxBody<Bytes, hyper::Error>;
+
+pub(super) struct Proxy {
+    mirrors: BTreeSet<Mirror>,
+    /// The proxies through which the host itself reaches servers.
+    http: Option<HostProxy>,
+    https: Option<HostProxy>,
+    refused: Mutex<BTreeSet<Mirror>>,
+}
+
+impl Proxy {
+    pub fn new(mirrors: Vec<Mirror>) -> Result<Arc<Self>, RegistryError> {
+        let variable = |names: [&str; 3]| {
+            let set = names.iter().find_map(|name| std::env::var(name).ok());
+            set.filter(|value| !value.is_empty())
+        };
+        let direct = variable(["no_proxy", "NO_PROXY", "no_proxy"]).unwrap_or_default();
+        let proxy = |names| variable(names).map(|url| HostProxy::new(&url, &direct)).transpose();
+        Ok(Arc::new(Self {
+            mirrors: mirrors.into_iter().collect(),
+            http: proxy(["http_proxy", "HTTP_PROXY", "all_proxy"])?,
+            https: proxy(["https_proxy", "HTTPS_PROXY", "all_proxy"])?,
+            refused: Mutex::default(),
+        }))
+    }
+
+    /// Serves connections until this process ends.
+    pub fn serve(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            loop {
+                let (stream, _) = listener.accept().await?;
+                let proxy = self.clone();
+                let answer = service_fn(move |request| proxy.clone().answer(request));
+                // A client that breaks off needs no answer.
+                let connection = server::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                tokio::spawn(connection.with_upgrades());
+            }
+        })
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let Some(mirror) = Mirror::of_request(request.method(), request.uri()) else {
+            return Ok(refusal(StatusCode::BAD_REQUEST, "this is a proxy; ask it for a URL or with CONNECT"));
+        };
+        if !self.mirrors.contains(&mirror) {
+            self.name_refused(&mirror);
+            return Ok(refusal(StatusCode::FORBIDDEN, &format!("{mirror} is not one of the build's mirrors")));
+        }
+        let answered = match mirror.scheme {
+            Scheme::Https => self.tunnel(&mirror, request).await,
+            Scheme::Http => self.forward(&mirror, request).await,
+        };
+        Ok(answered
+            .unwrap_or_else(|error| refusal(StatusCode::BAD_GATEWAY, &format!("{mirror} cannot be reached: {error}"))))
+    }
+
+    async fn tunnel(&self, mirror: &Mirror, request: Request<Incoming>) -> io::Result<Response<Body>> {
+        let mut upstream = self.connect(mirror, self.https.as_ref()).await?;
+        tokio::spawn(async move {
+            if let Ok(client) = hyper::upgrade::on(request).await {
+                // Either side may end it at any time.
+                let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut upstream).await;
+            }
+        });
+        Ok(Response::new(body("")))
+    }
+
+    async fn forward(&self, mirror: &Mirror, request: Request<Incoming>) -> io::Result<Response<Body>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are forwarded"));
+        }
+        let (mut parts, _) = request.into_parts();
+        let host_proxy = self.http.as_ref().filter(|proxy| proxy.serves(&endpoint(mirror)));
+        remove_hop_by_hop(&mut parts.headers);
+        // What the URL says counts, not a header that could differ.
+        let authority =
+            parts.uri.authority().map(|authority| authority.as_str().rsplit('@').next().unwrap_or_default());
+        let host = HeaderValue::from_str(authority.unwrap_or_default()).map_err(io::Error::other)?;
+        parts.headers.insert(HOST, host);
+        let upstream = match host_proxy {
+            Some(proxy) => {
+                if let Some(authorization) = proxy.authorization() {
+                    let authorization = HeaderValue::from_str(authorization).map_err(io::Error::other)?;
+                    parts.headers.insert(PROXY_AUTHORIZATION, authorization);
+                }
+                within(TcpStream::connect(proxy.address())).await?
+            }
+            None => {
+                let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+                parts.uri = path.parse::<Uri>().map_err(io::Error::other)?;
+                self.connect(mirror, None).await?
+            }
+        };
+        let (mut sender, connection) = client::handshake(TokioIo::new(upstream)).await.map_err(io::Error::other)?;
+        tokio::spawn(connection);
+        let request = Request::from_parts(parts, body(""));
+        let mut response = sender.send_request(request).await.map_err(io::Error::other)?;
+        remove_hop_by_hop(response.headers_mut());
+        Ok(response.map(BodyExt::boxed))
+    }
+
+    async fn connect(&self, mirror: &Mirror, host_proxy: Option<&HostProxy>) -> io::Result<TcpStream> {
+        let endpoint = endpoint(mirror);
+        match host_proxy.filter(|proxy| proxy.serves(&endpoint)) {
+            Some(proxy) => within(async { proxy.connect(&endpoint).await.map_err(io::Error::other) }).await,
+            None => within(TcpStream::connect((mirror.host.as_str(), mirror.port))).await,
+        }
+    }
+
+    /// Says once which server was refused. The line is part of the build's error, if the build fails.
+    fn name_refused(&self, mirror: &Mirror) {
+        let mut refused = self.refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if refused.len() < MOST_NAMED && refused.insert(mirror.clone()) {
+            eprintln!("E: the build may not connect to {mirror}, which is not one of its package mirrors");
+        }
+    }
+}
+
+fn endpoint(mirror: &Mirror) -> Endpoint {
+    Endpoint { host: mirror.host.clone(), port: mirror.port, role: Role::Registry }
+}
+
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(CONNECT_LIMIT, step).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    HOP_BY_HOP.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+fn refusal(status: StatusCode, why: &str) -> Response<Body> {
+    let mut response = Response::new(body(why));
+    *response.status_mut() = status;
+    response
+}
+
+fn body(text: &str) -> Body {
+    Full::new(Bytes::from(text.to_owned())).map_err(|never| match never {}).boxed()
+}
