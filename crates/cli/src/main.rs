@@ -9,6 +9,7 @@ mod show;
 mod signals;
 mod telemetry;
 mod terminal;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,11 @@ fn main() -> ExitCode {
         _ => {}
     }
     let options = Options::parse_from(options::with_docker_flags(std::env::args_os()));
+    if let Some(ca) = &options.common.ca
+        && let Err(error) = trust::add(ca)
+    {
+        return outcome::report_error(&error);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

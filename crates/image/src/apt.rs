@@ -149,7 +149,10 @@ pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
     ];
     let dump = Tool::new("apt-config").arg("dump").capture()?;
     let wanted = |line: &&str| PREFIXES.iter().any(|prefix| line.to_ascii_lowercase().starts_with(prefix));
-    Ok(dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned).collect())
+    let options = dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned);
+    // GnuTLS, which apt uses, does not know this variable. What the host's apt is configured with comes later and wins.
+    let bundle = std::env::var("SSL_CERT_FILE").ok().filter(|path| !path.contains('"'));
+    Ok(bundle.map(|path| format!("Acquire::https::CaInfo \"{path}\";")).into_iter().chain(options).collect())
 }
 
 /// A `sources.list` of the suite with the host's mirrors.

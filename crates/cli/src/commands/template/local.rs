@@ -76,7 +76,7 @@ async fn build_image(common: &Common, options: &Build) -> anyhow::Result<()> {
 async fn build_steps(common: &Common, options: &Build) -> anyhow::Result<()> {
     let started = Instant::now();
     let source = if options.is_dockerfile() { Some(Source::read(options)?) } else { None };
-    let network = NetworkConfig { builds: options.network.build_network.clone(), ..options.operator.config()? };
+    let network = NetworkConfig { builds: options.network.build_network.clone(), ..options.operator.config(common)? };
     let settings = ServiceSettings { images: options.images.settings()?, ..ServiceSettings::default() };
     let engine = open_engine_with(common, network).await?;
     let service = Service::open(engine.clone(), settings)?;
