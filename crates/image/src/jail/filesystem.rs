@@ -88,7 +88,8 @@ pub(super) fn enter(spec: &Spec) -> io::Result<()> {
     // Not what is mounted in it, which is this root.
     mount_bind(&spec.workspace, &workspace)?;
     for path in &spec.readable {
-        if !inside(path).exists() {
+        // The build's user may not be able to reach a file in a home.
+        if !inside(path).exists() && path.exists() {
             bind(path, READ_ONLY)?;
         }
     }

@@ -12,7 +12,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal};
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal, setsid};
 use rustix::thread::{UnshareFlags, set_no_new_privs, unshare_unsafe};
 
 use super::launch::Spec;
@@ -57,6 +57,8 @@ pub(super) fn enter(
 /// As process 1: if it ends, the kernel ends all others.
 fn run_first_process(spec: &Spec, arguments: Vec<OsString>) -> io::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Without the operator's terminal, into which the build could otherwise type.
+    setsid()?;
     rustix::system::sethostname(b"sandling")?;
     filesystem::enter(spec).map_err(at("making the file system"))?;
     // This process has the host's variables and the store's lock, which root in the jail must not read or release.

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
@@ -18,11 +21,16 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, client::conn::http1 as client};
 use hyper_util::rt::TokioIo;
 use sandling_oci::registry::{Endpoint, Proxy as HostProxy, RegistryError, Role};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
 
 use super::mirror::{Mirror, Scheme};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How much one build may download. The largest built-in template needs less than a tenth.
+const MOST_DOWNLOADED: u64 = 16 << 30;
 
 /// How many refused servers are named.
 const MOST_NAMED: usize = 20;
@@ -47,6 +55,7 @@ pub(super) struct Proxy {
     http: Option<HostProxy>,
     https: Option<HostProxy>,
     refused: Mutex<BTreeSet<Mirror>>,
+    downloaded: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -62,6 +71,7 @@ impl Proxy {
             http: proxy(["http_proxy", "HTTP_PROXY", "all_proxy"])?,
             https: proxy(["https_proxy", "HTTPS_PROXY", "all_proxy"])?,
             refused: Mutex::default(),
+            downloaded: Arc::default(),
         }))
     }
 
@@ -99,7 +109,7 @@ impl Proxy {
     }
 
     async fn tunnel(&self, mirror: &Mirror, request: Request<Incoming>) -> io::Result<Response<Body>> {
-        let mut upstream = self.connect(mirror, self.https.as_ref()).await?;
+        let mut upstream = self.metered(self.connect(mirror, self.https.as_ref()).await?);
         tokio::spawn(async move {
             if let Ok(client) = hyper::upgrade::on(request).await {
                 // Either side may end it at any time.
@@ -135,7 +145,8 @@ impl Proxy {
                 self.connect(mirror, None).await?
             }
         };
-        let (mut sender, connection) = client::handshake(TokioIo::new(upstream)).await.map_err(io::Error::other)?;
+        let (mut sender, connection) =
+            client::handshake(TokioIo::new(self.metered(upstream))).await.map_err(io::Error::other)?;
         tokio::spawn(connection);
         let request = Request::from_parts(parts, body(""));
         let mut response = sender.send_request(request).await.map_err(io::Error::other)?;
@@ -151,11 +162,38 @@ impl Proxy {
         }
     }
 
+    fn metered(&self, stream: TcpStream) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<> {
+        let (reader, writer) = stream.into_split();
+        tokio::io::join(Metered { reader, downloaded: self.downloaded.clone() }, writer)
+    }
+
     /// Says once which server was refused. The line is part of the build's error, if the build fails.
     fn name_refused(&self, mirror: &Mirror) {
         let mut refused = self.refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if refused.len() < MOST_NAMED && refused.insert(mirror.clone()) {
             eprintln!("E: the build may not connect to {mirror}, which is not one of its package mirrors");
+        }
+    }
+}
+
+/// The bytes from a mirror, as long as the build has not downloaded too much.
+struct Metered {
+    reader: OwnedReadHalf,
+    downloaded: Arc<AtomicU64>,
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        match self.downloaded.fetch_add(read, Ordering::Relaxed) + read {
+            ..=MOST_DOWNLOADED => Poll::Ready(Ok(())),
+            _ => Poll::Ready(Err(io::Error::other("the build downloads too much"))),
         }
     }
 }

@@ -31,6 +31,7 @@ env | cut -d= -f1 | grep -x -e 'OPERATOR_TOKEN' -e 'USER' -e 'SSH_AUTH_SOCK' && 
 [ "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 ] || worked 'a look at processes of the host'
 ls /proc/1/fd/ 2>/dev/null && worked 'the descriptors of process 1'
 
+(: </dev/tty) 2>/dev/null && worked 'the terminal of the operator'
 touch /usr/x /etc/x 2>/dev/null && worked 'a change of the host'
 mknod "$WORKSPACE/target/disk" b 259 0 2>/dev/null && worked 'a device'
 mkdir -p /tmp/mounted
