@@ -20,7 +20,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, client::conn::http1 as client};
 use hyper_util::rt::TokioIo;
-use sandling_oci::registry::{Endpoint, Proxy as HostProxy, RegistryError, Role};
+use sandling_proxy::{BadProxy, UpstreamProxy};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -52,20 +52,20 @@ type Body = BoxBody<Bytes, hyper::Error>;
 pub(super) struct Proxy {
     mirrors: BTreeSet<Mirror>,
     /// The proxies through which the host itself reaches servers.
-    http: Option<HostProxy>,
-    https: Option<HostProxy>,
+    http: Option<UpstreamProxy>,
+    https: Option<UpstreamProxy>,
     refused: Mutex<BTreeSet<Mirror>>,
     downloaded: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    pub fn new(mirrors: Vec<Mirror>) -> Result<Arc<Self>, RegistryError> {
+    pub fn new(mirrors: Vec<Mirror>) -> Result<Arc<Self>, BadProxy> {
         let variable = |names: [&str; 3]| {
             let set = names.iter().find_map(|name| std::env::var(name).ok());
             set.filter(|value| !value.is_empty())
         };
         let direct = variable(["no_proxy", "NO_PROXY", "no_proxy"]).unwrap_or_default();
-        let proxy = |names| variable(names).map(|url| HostProxy::new(&url, &direct)).transpose();
+        let proxy = |names| variable(names).map(|url| UpstreamProxy::new(&url, &direct)).transpose();
         Ok(Arc::new(Self {
             mirrors: mirrors.into_iter().collect(),
             http: proxy(["http_proxy", "HTTP_PROXY", "all_proxy"])?,
@@ -124,7 +124,7 @@ impl Proxy {
             return Ok(refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are forwarded"));
         }
         let (mut parts, _) = request.into_parts();
-        let host_proxy = self.http.as_ref().filter(|proxy| proxy.serves(&endpoint(mirror)));
+        let host_proxy = self.http.as_ref().filter(|proxy| proxy.serves(&mirror.host, mirror.port));
         remove_hop_by_hop(&mut parts.headers);
         // What the URL says counts, not a header that could differ.
         let authority =
@@ -137,7 +137,7 @@ impl Proxy {
                     let authorization = HeaderValue::from_str(authorization).map_err(io::Error::other)?;
                     parts.headers.insert(PROXY_AUTHORIZATION, authorization);
                 }
-                within(TcpStream::connect(proxy.address())).await?
+                within(proxy.dial()).await?
             }
             None => {
                 let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -154,10 +154,9 @@ impl Proxy {
         Ok(response.map(BodyExt::boxed))
     }
 
-    async fn connect(&self, mirror: &Mirror, host_proxy: Option<&HostProxy>) -> io::Result<TcpStream> {
-        let endpoint = endpoint(mirror);
-        match host_proxy.filter(|proxy| proxy.serves(&endpoint)) {
-            Some(proxy) => within(async { proxy.connect(&endpoint).await.map_err(io::Error::other) }).await,
+    async fn connect(&self, mirror: &Mirror, host_proxy: Option<&UpstreamProxy>) -> io::Result<TcpStream> {
+        match host_proxy.filter(|proxy| proxy.serves(&mirror.host, mirror.port)) {
+            Some(proxy) => within(proxy.connect(&mirror.host, mirror.port)).await,
             None => within(TcpStream::connect((mirror.host.as_str(), mirror.port))).await,
         }
     }
@@ -196,10 +195,6 @@ impl AsyncRead for Metered {
             _ => Poll::Ready(Err(io::Error::other("the build downloads too much"))),
         }
     }
-}
-
-fn endpoint(mirror: &Mirror) -> Endpoint {
-    Endpoint { host: mirror.host.clone(), port: mirror.port, role: Role::Registry }
 }
 
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
