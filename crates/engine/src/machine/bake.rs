@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandling_image::{ContentId, Image, Untrusted, check_trusted, check_trusted_files};
+use sandling_image::{ContentId, Image, Progress, Untrusted, check_trusted, check_trusted_files};
 use sandling_protocol::{Language, Request};
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
@@ -74,6 +74,16 @@ pub struct Step {
     pub text: String,
     /// How far, of how much, where that is known.
     pub progress: Option<(u64, u64)>,
+}
+
+impl From<&Progress> for Step {
+    fn from(progress: &Progress) -> Self {
+        let text = match progress.detail.as_str() {
+            "" => progress.step.title().to_owned(),
+            detail => format!("{}: {detail}", progress.step.title()),
+        };
+        Self { text, progress: progress.total.map(|total| (progress.done, total)) }
+    }
 }
 
 pub(crate) type OnStep<'a> = &'a (dyn Fn(Step) + Send + Sync);
@@ -167,6 +177,15 @@ impl Baked {
         let baked = Self { dir: dir.to_owned(), manifest };
         baked.check_trusted()?;
         if baked.is_whole() { Ok(Some(baked)) } else { Err(damaged()) }
+    }
+
+    /// Whether the bake can be exported, or was imported for this hardware. Bakes of other sizes count against a workspace, and
+    /// the id becomes the name of a file.
+    pub(super) fn is_portable(&self, hardware: &Hardware) -> bool {
+        let id = &self.manifest.id;
+        let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let Manifest { format, hardware: own, workspace, .. } = &self.manifest;
+        is_id && *format == FORMAT && own == hardware && workspace.is_none()
     }
 
     /// The workspace whose quota the bake in this directory counts against.

@@ -1,5 +1,6 @@
 //! Machines: templates and how they are baked, restoring machines from them and from snapshots, and standbys.
 
+mod archive;
 mod bake;
 mod bakes;
 mod cache_template;
@@ -18,6 +19,7 @@ mod stored;
 mod template;
 mod ticks;
 
+pub use archive::{ExportedTemplate, ImportedTemplate, TemplateArchiveError};
 pub use bake::{BakeError, Step};
 pub(crate) use bake::{Baked, can_restore, check_bake_manifest};
 pub(crate) use bakes::SizedImage;

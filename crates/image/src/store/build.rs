@@ -96,12 +96,31 @@ impl ImageStore {
     }
 
     /// Removes what interrupted builds left. The caller holds the lock, so no build is running.
-    fn sweep_scratch(&self) -> Result<(), BuildError> {
+    pub(super) fn sweep_scratch(&self) -> Result<(), BuildError> {
         let dir = self.dir.join("scratch");
         for entry in fs::read_dir(&dir).map_err(io_at("list", &dir))?.flatten() {
             fs::remove_dir_all(entry.path()).map_err(io_at("remove", &entry.path()))?;
         }
         Ok(())
+    }
+
+    /// Stores an image whose parts are stored. The caller holds the lock.
+    pub(super) fn publish_image(&self, manifest: Manifest) -> Result<Image, BuildError> {
+        let image = Image::new(&self.dir, manifest);
+        let (_guard, dir) = self.scratch()?;
+        write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
+        publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
+        // A damaged manifest is replaced, and nothing beside it: snapshots stand on the bakes there.
+        if self.read_image(&image.id, None).is_err() {
+            let path = image.dir.join("manifest.json");
+            write_json(&path, &image.manifest).map_err(io_at("write a manifest in", &image.dir))?;
+        }
+        Ok(image)
+    }
+
+    pub(super) fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
+        let parent = self.dir.join("scratch");
+        scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
     }
 }
 
@@ -218,22 +237,13 @@ impl Build<'_> {
     }
 
     fn publish(&self, manifest: Manifest) -> Result<Image, BuildError> {
-        let image = Image::new(&self.store.dir, manifest);
-        let (_guard, dir) = self.scratch()?;
-        write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
-        publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
-        // A damaged manifest is replaced, and nothing beside it: snapshots stand on the bakes there.
-        if self.store.read_image(&image.id, None).is_err() {
-            let path = image.dir.join("manifest.json");
-            write_json(&path, &image.manifest).map_err(io_at("write a manifest in", &image.dir))?;
-        }
+        let image = self.store.publish_image(manifest)?;
         names::set(&self.store.dir, &self.recipe.name, &image.id).map_err(io_at("name", &image.dir))?;
         Ok(image)
     }
 
     fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
-        let parent = self.store.dir.join("scratch");
-        scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
+        self.store.scratch()
     }
 }
 

@@ -7,12 +7,13 @@
 //! images/<id>/{manifest.json, baked/<key>/}   an image: its parts and recipe; the engine's bakes of it
 //! names/<name>.json                           a template's name: its image
 //! trees/<inputs>.tar.gz                       Debian's packages, unpacked, for the next template that begins with them
-//! scratch/, lock                              unfinished files of the build that holds the lock
+//! scratch/, lock                              unfinished files of the build or import that holds the lock
 //! ```
 //!
 //! Everything is written to `scratch`, synced and renamed. Only names change, and a build changes its name last, so an
 //! interrupted build leaves the template as it was.
 
+mod archive;
 mod build;
 mod image;
 pub(crate) mod inputs;
@@ -24,6 +25,7 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
+pub use archive::{ArchiveError, Existing, Export, Exported, Header, ImportRules, Imported};
 pub use build::{BuildOptions, RootMaker};
 pub use image::Image;
 pub(crate) use read::parse_manifest;
