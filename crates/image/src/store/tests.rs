@@ -21,7 +21,7 @@ use crate::supply::{Session, Supply};
 
 /// A package source that counts requests. Each root it makes differs, as with an archive that changes.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     roots: AtomicU32,
     kernels: AtomicU32,
     /// The newest kernel's version.
@@ -81,21 +81,21 @@ impl Session for FakeSession<'_> {
     }
 }
 
-struct Fixture {
+pub(super) struct Fixture {
     dir: tempfile::TempDir,
     fake: Arc<Fake>,
-    store: ImageStore,
+    pub(super) store: ImageStore,
 }
 
 impl Fixture {
-    fn new(fake: Fake) -> Self {
+    pub(super) fn new(fake: Fake) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fake = Arc::new(fake);
         let store = ImageStore::with_supply(dir.path().join("templates"), Box::new(fake.clone())).unwrap();
         Self { dir, fake, store }
     }
 
-    fn ensure(&self, recipe: &Recipe, options: BuildOptions) -> Result<Image, BuildError> {
+    pub(super) fn ensure(&self, recipe: &Recipe, options: BuildOptions) -> Result<Image, BuildError> {
         self.store.ensure(recipe, &options, &mut |_| ())
     }
 
@@ -103,17 +103,17 @@ impl Fixture {
         (self.fake.roots.load(Ordering::SeqCst), self.fake.kernels.load(Ordering::SeqCst))
     }
 
-    fn entries(&self, sub: &str) -> Vec<String> {
+    pub(super) fn entries(&self, sub: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store.dir().join(sub)).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-fn base() -> Recipe {
+pub(super) fn base() -> Recipe {
     resolve("base").unwrap().recipe
 }
 
-fn named(name: &str) -> TemplateName {
+pub(super) fn named(name: &str) -> TemplateName {
     name.parse().unwrap()
 }
 

@@ -43,7 +43,7 @@ impl ArchiveError {
             io::ErrorKind::UnexpectedEof => Self::damaged("it ends too early"),
             // The decompressor and the reader of tar report damaged input with these kinds.
             io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                Self::damaged("it cannot be unpacked")
+                Self::Damaged(format!("it cannot be unpacked: {error}"))
             }
             _ => Self::Read(error),
         }

@@ -124,9 +124,10 @@ impl Import<'_> {
         let recipe = &self.manifest.recipe;
         let fitting = self.header.bakes.keys().filter(|key| self.rules.fits(self.header, recipe, key));
         let bakes: BTreeSet<String> = fitting.cloned().collect();
-        let total = Some(self.header.stored_bytes);
-        let mut progress = Progress { step: Step::Unpack, done: 0, total, detail: String::new() };
-        for file in self.header.files(self.manifest) {
+        let all = self.header.files(self.manifest);
+        let total = all.iter().fold(0, |sum: u64, file| sum.saturating_add(file.digest.size));
+        let mut progress = Progress { step: Step::Unpack, done: 0, total: Some(total), detail: String::new() };
+        for file in all {
             let is_wanted = file.bake.is_none_or(|key| bakes.contains(key));
             let place = is_wanted.then(|| self.scratch.join(&file.path));
             files.copy(&file.path, file.digest, place.as_deref(), &mut progress, report)?;

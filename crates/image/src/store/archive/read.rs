@@ -137,13 +137,13 @@ impl<'a, R: Read> Files<'a, R> {
                 if *block == ZEROS[..block.len()] {
                     continue;
                 }
-                progress.done += block.len() as u64;
                 if let (Some(file), Some(place)) = (&target, place) {
                     let offset = at + (number * BLOCK) as u64;
                     file.write_all_at(block, offset).map_err(io_at("write", place))?;
                 }
             }
             at += length as u64;
+            progress.done += length as u64;
             report(progress);
         }
         let found = FileDigest { size: at, blake3: hasher.finalize().to_hex().to_string() };
