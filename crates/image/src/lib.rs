@@ -46,8 +46,8 @@ pub use progress::{Progress, Report, Step};
 pub use publish::{Published, publish_dir};
 pub use recipe::{NodeRelease, OciImage, PinnedArchive, Recipe, RecipeError, Warm, is_debian_package, is_npm_package};
 pub use store::{
-    ArchiveError, BuildOptions, Existing, Export, Exported, Header, Image, ImageStore, ImportRules, Imported,
-    RootMaker, TemplateEntry,
+    ArchiveError, ArchiveHeader, BuildOptions, Existing, ExportOptions, ExportedArchive, Image, ImageStore,
+    ImportRules, ImportedImage, RootMaker, TemplateEntry,
 };
 pub use tool::ToolError;
 pub use trust::{Untrusted, check_trusted, check_trusted_files};

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use sandling_image::{ArchiveError, Existing, Export, Exported, Header, ImportRules, Recipe, TemplateName};
+use sandling_image::{
+    ArchiveError, ArchiveHeader, Existing, ExportOptions, ExportedArchive, ImportRules, Recipe, TemplateName,
+};
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
@@ -32,7 +34,7 @@ pub enum TemplateArchiveError {
 
 /// What an export wrote.
 pub struct ExportedTemplate {
-    pub archive: Exported,
+    pub archive: ExportedArchive,
     pub has_bake: bool,
 }
 
@@ -54,14 +56,11 @@ impl Machines {
     ) -> Result<ExportedTemplate, TemplateArchiveError> {
         let image = self.inspect_template(DEFAULT_WORKSPACE, name)?;
         let hardware = sized(self.hardware(1, 1), &image.manifest.recipe);
-        let is_portable = |key: &String| {
-            let baked = Baked::load(&image.baked_dir(key)).ok().flatten();
-            baked.is_some_and(|baked| baked.is_portable(&hardware))
-        };
+        let is_portable = |key: &String| Baked::load_portable(&image.baked_dir(key), &hardware).is_some();
         let bakes: Vec<_> = image.bakes().into_iter().filter(is_portable).collect();
         let has_bake = !bakes.is_empty();
         let name = stored_name(DEFAULT_WORKSPACE, name).map_err(TemplateError::from)?;
-        let export = Export { name, bakes, tsc_mhz: tsc_mhz().await };
+        let export = ExportOptions { name, bakes, tsc_mhz: tsc_mhz().await };
         let writing =
             tokio::task::spawn_blocking(move || image.export(export, out, &mut |progress| on_step(progress.into())));
         let archive = writing.await.map_err(|_| TemplateError::CutOff)??;
@@ -108,7 +107,7 @@ impl<F: Fn(&str) -> bool> ImportRules for HostRules<F> {
         if (self.is_taken)(stored.as_str()) { Err(ArchiveError::Taken { name: stored }) } else { Ok(stored) }
     }
 
-    fn fits(&self, header: &Header, recipe: &Recipe, key: &str) -> bool {
+    fn fits(&self, header: &ArchiveHeader, recipe: &Recipe, key: &str) -> bool {
         let hardware = sized(self.hardware.clone(), recipe);
         let has_same_clock = match (hardware.accelerator, self.tsc_mhz, header.tsc_mhz) {
             (Accelerator::Kvm, ..) => true,
@@ -119,8 +118,7 @@ impl<F: Fn(&str) -> bool> ImportRules for HostRules<F> {
     }
 
     fn is_bake(&self, dir: &Path, recipe: &Recipe) -> bool {
-        let hardware = sized(self.hardware.clone(), recipe);
-        matches!(Baked::load(dir), Ok(Some(baked)) if baked.is_portable(&hardware))
+        Baked::load_portable(dir, &sized(self.hardware.clone(), recipe)).is_some()
     }
 }
 
@@ -145,8 +143,8 @@ mod tests {
         HostRules { hardware, tsc_mhz: Some(2500), is_taken: |name| name == "taken" }
     }
 
-    fn header(tsc_mhz: Option<u64>) -> Header {
-        Header {
+    fn header(tsc_mhz: Option<u64>) -> ArchiveHeader {
+        ArchiveHeader {
             format: 1,
             name: "mine".parse().unwrap(),
             image: sandling_image::ContentId::of(b""),

@@ -36,6 +36,8 @@ const FORMAT: u32 = 2;
 /// Where a machine finds the layers of its disk.
 const LAYERS: &str = sandling_vmm::jail::LAYERS;
 const MANIFEST: &str = "baked.json";
+/// The longest manifest that is read from a bake of another host.
+const LONGEST_MANIFEST: u64 = 1 << 20;
 
 /// Options that make a guest start faster or survive: no delays, a panic ends the machine at once, and nothing is
 /// accounted or checked on every call that nobody in a sandbox looks at.
@@ -179,13 +181,16 @@ impl Baked {
         if baked.is_whole() { Ok(Some(baked)) } else { Err(damaged()) }
     }
 
-    /// Whether the bake can be exported, or was imported for this hardware. Bakes of other sizes count against a workspace, and
-    /// the id becomes the name of a file.
-    pub(super) fn is_portable(&self, hardware: &Hardware) -> bool {
-        let id = &self.manifest.id;
+    /// The bake in this directory, if it is one that can be exported, or imported for this hardware. It may be forged.
+    pub(super) fn load_portable(dir: &Path, hardware: &Hardware) -> Option<Self> {
+        if fs::metadata(dir.join(MANIFEST)).ok()?.len() > LONGEST_MANIFEST {
+            return None;
+        }
+        let baked = Self::load(dir).ok()??;
+        let Manifest { format, id, hardware: own, workspace, .. } = &baked.manifest;
+        // The id becomes the name of a file. Bakes of other sizes than the template's count against a workspace.
         let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let Manifest { format, hardware: own, workspace, .. } = &self.manifest;
-        is_id && *format == FORMAT && own == hardware && workspace.is_none()
+        (is_id && *format == FORMAT && own == hardware && workspace.is_none()).then_some(baked)
     }
 
     /// The workspace whose quota the bake in this directory counts against.

@@ -25,7 +25,7 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
-pub use archive::{ArchiveError, Existing, Export, Exported, Header, ImportRules, Imported};
+pub use archive::{ArchiveError, ArchiveHeader, Existing, ExportOptions, ExportedArchive, ImportRules, ImportedImage};
 pub use build::{BuildOptions, RootMaker};
 pub use image::Image;
 pub(crate) use read::parse_manifest;

@@ -323,7 +323,7 @@ fn a_template_that_was_never_built_says_how_to_build_it() {
     assert_eq!(error, "template `base` has not been built; `sandling template build base` builds it");
 }
 
-fn oci(name: &str, blob: &str) -> Recipe {
+pub(super) fn oci(name: &str, blob: &str) -> Recipe {
     let config = r#"{"Entrypoint":["/app"],"Cmd":["serve"],"Labels":{"a":"b"},"StopSignal":"SIGINT","ExposedPorts":{"80/tcp":{}}}"#;
     let image = OciImage {
         reference: "registry.example/app:1".to_owned(),

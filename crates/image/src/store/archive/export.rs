@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::error::ArchiveError;
-use super::header::{FORMAT, HEADER, Header, MANIFEST, bake_folder, folder, parts};
+use super::header::{ArchiveHeader, FORMAT, HEADER, MANIFEST, bake_folder, folder, parts};
 use super::write::{Hashed, Reported};
 use crate::error::io_at;
 use crate::manifest::Part;
@@ -22,17 +22,17 @@ use crate::store::parts::{digest_reported, files_in};
 const LEVEL: i32 = 3;
 
 /// What to export besides the image.
-pub struct Export {
+pub struct ExportOptions {
     /// The name that an import uses unless it is given another.
     pub name: TemplateName,
     /// The keys of the bakes to include.
     pub bakes: Vec<String>,
-    /// See [`Header`].
+    /// See [`ArchiveHeader`].
     pub tsc_mhz: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportedArchive {
     /// Of the archive, as `sha256sum` prints it.
     pub sha256: String,
     pub bytes: u64,
@@ -49,13 +49,18 @@ impl Image {
     }
 
     /// Writes the image, which was verified when it was loaded, and some of its bakes. Blocks.
-    pub fn export(&self, export: Export, out: impl Write, report: Report<'_>) -> Result<Exported, ArchiveError> {
+    pub fn export(
+        &self,
+        export: ExportOptions,
+        out: impl Write,
+        report: Report<'_>,
+    ) -> Result<ExportedArchive, ArchiveError> {
         let mut bakes = BTreeMap::new();
         for key in export.bakes {
             let part = self.bake_part(&key, report)?;
             bakes.insert(key, part);
         }
-        let mut header = Header {
+        let mut header = ArchiveHeader {
             format: FORMAT,
             name: export.name,
             image: self.id.clone(),
@@ -83,7 +88,7 @@ impl Image {
     }
 
     /// The paths of all files in the archive and in the store.
-    fn archived_files(&self, header: &Header) -> Vec<(String, PathBuf)> {
+    fn archived_files(&self, header: &ArchiveHeader) -> Vec<(String, PathBuf)> {
         let parts = parts(&self.manifest).map(|(kind, part)| (folder(kind).to_owned(), self.part_dir(kind), part));
         let bakes = header.bakes.iter().map(|(key, part)| (bake_folder(key), self.baked_dir(key), part));
         let mut files = Vec::new();
@@ -95,11 +100,11 @@ impl Image {
 
     fn write_archive(
         &self,
-        header: &Header,
+        header: &ArchiveHeader,
         files: &[(String, PathBuf)],
         out: impl Write,
         report: Report<'_>,
-    ) -> io::Result<Exported> {
+    ) -> io::Result<ExportedArchive> {
         let mut stream = zstd::Encoder::new(Hashed::new(out), LEVEL)?;
         stream.include_checksum(true)?;
         let mut tar = tar::Builder::new(Reported::new(stream, header.stored_bytes, report));
@@ -112,7 +117,7 @@ impl Image {
             tar.append_file(name, &mut File::open(path)?)?;
         }
         let (sha256, bytes) = tar.into_inner()?.inner.finish()?.finish()?;
-        Ok(Exported { sha256, bytes })
+        Ok(ExportedArchive { sha256, bytes })
     }
 }
 

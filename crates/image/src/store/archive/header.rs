@@ -25,7 +25,7 @@ const LONGEST_PATH: usize = 200;
 const LARGEST_SMALL_FILE: u64 = 1 << 30;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct ArchiveHeader {
     pub format: u32,
     pub name: TemplateName,
     pub image: ContentId,
@@ -65,7 +65,7 @@ pub(super) fn parts(manifest: &Manifest) -> [(Kind, &Part); 3] {
     [(Kind::Root, &manifest.root), (Kind::Kernel, &manifest.kernel), (Kind::Initrd, &manifest.initrd)]
 }
 
-impl Header {
+impl ArchiveHeader {
     /// Reads the format first, because the rest of a newer header may not be readable.
     pub(super) fn parse(text: &[u8]) -> Result<Self, ArchiveError> {
         #[derive(Deserialize)]

@@ -8,14 +8,14 @@ use std::io::Read;
 use std::path::Path;
 
 use super::error::ArchiveError;
-use super::header::{HEADER, Header, MANIFEST, bake_folder, folder, parts};
+use super::header::{ArchiveHeader, HEADER, MANIFEST, bake_folder, folder, parts};
 use super::read::{Files, Reading};
 use crate::builtin::resolve;
 use crate::error::io_at;
 use crate::kernel::KernelOrigin;
 use crate::manifest::{Manifest, Part, Provenance};
 use crate::name::{ContentId, TemplateName};
-use crate::progress::{Progress, Report, Step};
+use crate::progress::{Progress, Report, Step, while_waiting};
 use crate::publish::publish_dir;
 use crate::recipe::Recipe;
 use crate::space;
@@ -41,14 +41,14 @@ pub trait ImportRules {
     fn stored_name(&self, name: &TemplateName) -> Result<TemplateName, ArchiveError>;
 
     /// Whether this host can use a bake. The others are not unpacked.
-    fn fits(&self, header: &Header, recipe: &Recipe, key: &str) -> bool;
+    fn fits(&self, header: &ArchiveHeader, recipe: &Recipe, key: &str) -> bool;
 
     /// Whether the unpacked directory is a complete bake for this recipe.
     fn is_bake(&self, dir: &Path, recipe: &Recipe) -> bool;
 }
 
 #[derive(Debug)]
-pub struct Imported {
+pub struct ImportedImage {
     pub name: TemplateName,
     pub image: Image,
     /// Of the archive, as `sha256sum` prints it.
@@ -66,7 +66,7 @@ impl ImageStore {
         existing: Existing,
         rules: &dyn ImportRules,
         report: Report<'_>,
-    ) -> Result<Imported, ArchiveError> {
+    ) -> Result<ImportedImage, ArchiveError> {
         let _lock = StoreLock::acquire(&self.dir, report)?;
         self.sweep_scratch()?;
         let (_guard, scratch) = self.scratch()?;
@@ -81,7 +81,7 @@ impl ImageStore {
         let sha256 = reading.finish()?;
         let image = import.publish(&bakes, report)?;
         names::set(&self.dir, &name, &image.id).map_err(io_at("name", &image.dir))?;
-        Ok(Imported { name, image, sha256, bakes })
+        Ok(ImportedImage { name, image, sha256, bakes })
     }
 
     fn check_name(&self, name: &TemplateName, recipe: &Recipe, existing: Existing) -> Result<(), ArchiveError> {
@@ -95,12 +95,12 @@ impl ImageStore {
     }
 }
 
-fn read_head<R: Read>(files: &mut Files<'_, R>) -> Result<(Header, Manifest), ArchiveError> {
+fn read_head<R: Read>(files: &mut Files<'_, R>) -> Result<(ArchiveHeader, Manifest), ArchiveError> {
     let header = files.small(HEADER, LONGEST_TEXT).map_err(|error| match error {
         ArchiveError::Damaged(_) => ArchiveError::NotAnArchive,
         other => other,
     })?;
-    let header = Header::parse(&header)?;
+    let header = ArchiveHeader::parse(&header)?;
     let manifest = parse_manifest(&files.small(MANIFEST, LONGEST_TEXT)?).map_err(|refusal| match refusal {
         Refusal::TooNew(format) => ArchiveError::TooNew { format },
         Refusal::Broken(what) => ArchiveError::Damaged(format!("its manifest: {what}")),
@@ -112,7 +112,7 @@ fn read_head<R: Read>(files: &mut Files<'_, R>) -> Result<(Header, Manifest), Ar
 /// A template on its way in.
 struct Import<'a> {
     store: &'a ImageStore,
-    header: &'a Header,
+    header: &'a ArchiveHeader,
     manifest: &'a Manifest,
     scratch: &'a Path,
     rules: &'a dyn ImportRules,
@@ -150,7 +150,8 @@ impl Import<'_> {
         let image = self.store.publish_image(self.manifest.clone())?;
         for key in bakes {
             let place = image.baked_dir(key);
-            publish_dir(&self.scratch.join(bake_folder(key)), &place).map_err(io_at("publish", &place))?;
+            let (dir, progress) = (self.scratch.join(bake_folder(key)), Progress::of(Step::Publish, key));
+            while_waiting(&progress, report, || publish_dir(&dir, &place)).map_err(io_at("publish", &place))?;
         }
         Ok(image)
     }

@@ -21,6 +21,6 @@ mod tests;
 mod write;
 
 pub use error::ArchiveError;
-pub use export::{Export, Exported};
-pub use header::Header;
-pub use import::{Existing, ImportRules, Imported};
+pub use export::{ExportOptions, ExportedArchive};
+pub use header::ArchiveHeader;
+pub use import::{Existing, ImportRules, ImportedImage};

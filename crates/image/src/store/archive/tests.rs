@@ -5,15 +5,17 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::header::{HEADER, Header, MANIFEST};
-use super::{ArchiveError, Existing, Export, Exported, ImportRules, Imported};
+use super::header::{ArchiveHeader, HEADER, MANIFEST};
+use super::{ArchiveError, Existing, ExportOptions, ExportedArchive, ImportRules, ImportedImage};
 use crate::digest::FileDigest;
+use crate::error::BuildError;
 use crate::manifest::{Manifest, Part, Provenance};
 use crate::name::TemplateName;
+use crate::progress::Report;
 use crate::recipe::Recipe;
 use crate::store::names;
 use crate::store::parts::{Kind, Parts};
-use crate::store::tests::{Fake, Fixture, base, named};
+use crate::store::tests::{Fake, Fixture, base, named, oci};
 use crate::store::{BuildOptions, Image, ImageStore};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/template.tar.zst");
@@ -28,7 +30,7 @@ impl ImportRules for Host {
         Ok(name.clone())
     }
 
-    fn fits(&self, _header: &Header, _recipe: &Recipe, key: &str) -> bool {
+    fn fits(&self, _header: &ArchiveHeader, _recipe: &Recipe, key: &str) -> bool {
         key == KEY
     }
 
@@ -66,14 +68,14 @@ fn with_small_initrd(store: &ImageStore, image: Image) -> Image {
     image
 }
 
-fn export(image: &Image) -> (Vec<u8>, Exported) {
+fn export(image: &Image) -> (Vec<u8>, ExportedArchive) {
     let mut archive = Vec::new();
-    let options = Export { name: named("base"), bakes: image.bakes(), tsc_mhz: Some(2500) };
+    let options = ExportOptions { name: named("base"), bakes: image.bakes(), tsc_mhz: Some(2500) };
     let exported = image.export(options, &mut archive, &mut |_| ()).unwrap();
     (archive, exported)
 }
 
-fn import(store: &ImageStore, archive: &[u8]) -> Result<Imported, ArchiveError> {
+fn import(store: &ImageStore, archive: &[u8]) -> Result<ImportedImage, ArchiveError> {
     store.import(archive, None, Existing::Keep, &Host, &mut |_| ())
 }
 
@@ -134,10 +136,10 @@ fn tar_of(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// An archive whose header and manifest were changed and fit each other.
-fn forged(change: impl FnOnce(&mut Header, &mut Manifest)) -> Vec<u8> {
+fn forged(change: impl FnOnce(&mut ArchiveHeader, &mut Manifest)) -> Vec<u8> {
     let (_fixture, image) = built();
     let mut entries = unpack(&export(&image).0);
-    let mut header: Header = serde_json::from_slice(&entries[0].content).unwrap();
+    let mut header: ArchiveHeader = serde_json::from_slice(&entries[0].content).unwrap();
     let mut manifest: Manifest = serde_json::from_slice(&entries[1].content).unwrap();
     change(&mut header, &mut manifest);
     for part in
@@ -197,6 +199,24 @@ fn a_template_of_that_name_is_replaced_only_on_request() {
     assert!(image.baked_dir(OTHER_KEY).exists(), "snapshots stand on it");
     here.store.import(&*archive, Some(named("copy")), Existing::Keep, &Host, &mut |_| ()).unwrap();
     assert_eq!(here.store.load(&named("copy")).unwrap().id, image.id);
+}
+
+#[test]
+fn a_template_of_an_oci_image_is_carried_with_its_configuration() {
+    let here = Fixture::new(Fake::default());
+    let make_root = |path: &Path, _: Report<'_>| -> Result<(), BuildError> {
+        fs::write(path, "disk").unwrap();
+        Ok(())
+    };
+    let image = here.store.ensure_oci(&oci("app", "layer"), &make_root, &mut |_| ()).unwrap();
+    let there = Fixture::new(Fake::default());
+    let mut archive = Vec::new();
+    let options = ExportOptions { name: named("app"), bakes: Vec::new(), tsc_mhz: None };
+    image.export(options, &mut archive, &mut |_| ()).unwrap();
+    import(&there.store, &archive).unwrap();
+    let loaded = there.store.load(&named("app")).unwrap();
+    assert_eq!(loaded.manifest.recipe, oci("app", "layer"));
+    loaded.verify_full().unwrap();
 }
 
 #[test]
