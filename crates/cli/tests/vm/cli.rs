@@ -66,7 +66,7 @@ fn an_exported_template_runs_code_on_a_host_without_templates() {
     assert_eq!((text(&ran.stdout), text(&ran.stderr), ran.status.code()), ("42\n".into(), "".into(), Some(0)));
     let again = elsewhere(&["template", "import", archive]);
     assert!(text(&again.stderr).contains("template `base` exists already; --replace"), "{}", text(&again.stderr));
-    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(again.status.code(), Some(2));
 }
 
 #[test]
