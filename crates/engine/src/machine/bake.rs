@@ -489,18 +489,49 @@ mod tests {
         assert!(can_restore(&earlier, &hardware));
     }
 
+    fn fake_hardware() -> Hardware {
+        Hardware { accelerator: Accelerator::Tcg, cpu_model: "max".to_owned(), vcpus: 1, memory_mib: 512 }
+    }
+
+    fn fake_bake(dir: &Path, id: &str, workspace: Option<&str>) {
+        fs::create_dir_all(dir).unwrap();
+        for name in ["memory", "state", DISK, "overlay.qcow2"] {
+            fs::write(dir.join(name), "x").unwrap();
+        }
+        let provenance = Provenance { workspace: workspace.map(str::to_owned), warm: Vec::new() };
+        write_manifest(dir, id.to_owned(), &fake_hardware(), provenance).unwrap();
+    }
+
+    #[test]
+    fn a_forged_bake_and_one_of_a_workspace_are_not_carried() {
+        let place = tempfile::tempdir().unwrap();
+        let is_portable = |id: &str, workspace, hardware: &Hardware| {
+            let dir = tempfile::tempdir_in(place.path()).unwrap();
+            fake_bake(dir.path(), id, workspace);
+            Baked::load_portable(dir.path(), hardware).is_some()
+        };
+        let hardware = fake_hardware();
+        assert!(is_portable("0a1b", None, &hardware));
+        assert!(!is_portable("../../escape", None, &hardware));
+        assert!(!is_portable("", None, &hardware));
+        assert!(!is_portable("0a1b", Some("team"), &hardware));
+        assert!(!is_portable("0a1b", None, &Hardware { vcpus: 2, ..hardware.clone() }));
+        let padded = tempfile::tempdir_in(place.path()).unwrap();
+        fake_bake(padded.path(), "0a1b", None);
+        let manifest = padded.path().join(MANIFEST);
+        let text = fs::read_to_string(&manifest).unwrap() + &" ".repeat(LONGEST_MANIFEST as usize);
+        fs::remove_file(&manifest).unwrap();
+        fs::write(&manifest, text).unwrap();
+        assert!(Baked::load(padded.path()).unwrap().is_some());
+        assert!(Baked::load_portable(padded.path(), &hardware).is_none());
+    }
+
     #[test]
     fn a_bake_that_others_can_write_to_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("baked");
-        fs::create_dir(&dir).unwrap();
-        let hardware =
-            Hardware { accelerator: Accelerator::Tcg, cpu_model: "max".to_owned(), vcpus: 1, memory_mib: 512 };
-        for name in ["memory", "state", DISK, "overlay.qcow2"] {
-            fs::write(dir.join(name), "x").unwrap();
-        }
-        write_manifest(&dir, "id".to_owned(), &hardware, Provenance { workspace: None, warm: Vec::new() }).unwrap();
+        fake_bake(&dir, "id", None);
         assert!(Baked::load(&dir).unwrap().is_some());
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         for (path, open, closed) in [(dir.join("memory"), 0o666, 0o444), (dir.clone(), 0o777, 0o700)] {
