@@ -162,4 +162,13 @@ pub(crate) mod tests {
             assert_eq!(serde_json::to_value(&made).unwrap(), described["provenance"]);
         }
     }
+    #[test]
+    fn a_manifest_with_packages_from_pypi_and_a_node_is_read_and_still_fits_its_id() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v3/manifest.json");
+        let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let manifest: Manifest = serde_json::from_value(golden.clone()).unwrap();
+        assert!(manifest.is_consistent() && manifest.format == FORMAT);
+        assert!(manifest.recipe.node.is_some() && manifest.packages.contains_key("pip:pandas"));
+        assert_eq!(serde_json::to_value(&manifest).unwrap(), golden);
+    }
 }
