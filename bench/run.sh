@@ -3,7 +3,8 @@
 # program: --rounds N, --creates N, --alive N. With --forks it measures forks, hibernation and checkpoints instead, and
 # writes bench/out/forks.{json,svg}. With --gateway it measures the network gateway, without machines, and writes
 # bench/out/gateway.json. With --scrubber it measures how fast the gateway searches answers for secrets. With --images it
-# measures pulls and Dockerfiles beside podman, and writes bench/out/images.json.
+# measures pulls and Dockerfiles beside podman, and writes bench/out/images.json. With --copy it measures `cp` beside tar
+# and bubblewrap, and writes bench/out/copy.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -25,6 +26,12 @@ if [ "${1:-}" = --images ]; then
   exec python3 bench/images.py --sandling target/release/sandling --templates "$templates" "$@"
 fi
 install_packages "${RUN_PACKAGES[@]}" "${BENCH_PACKAGES[@]}"
+if [ "${1:-}" = --copy ]; then
+  shift
+  cargo build --release --package sandling-cli
+  target/release/sandling template build base
+  exec python3 bench/copy.py --sandling target/release/sandling --templates "$templates" "$@"
+fi
 cargo build --release --package sandling-cli --package sandling-bench
 for template in base code-interpreter; do
   target/release/sandling template build "$template"

@@ -214,10 +214,11 @@ fn desktop() -> Recipe {
     }
 }
 
+/// The last series that translates all of TypeScript: Node 26 refuses enums.
 fn node() -> NodeRelease {
     let pinned = |version: &str, sha256: &str| PinnedArchive { version: version.to_owned(), sha256: sha256.to_owned() };
     NodeRelease {
-        node: pinned("26.10.0", "69af90f5643f09d464e25e2b361b94ddcbeb6bdac2320b79f504733c388d5276"),
+        node: pinned("24.21.0", "61ecf27ad70afee991b671c28561eb497028294a67d132f9bbaac9ad73f81d3b"),
         npm: pinned("12.2.0", "6666b48816b39b86c3febac7b51a4ee4de6c5ca589c382ad8004b6b113f86677"),
     }
 }

@@ -18,7 +18,10 @@ use crate::store::inputs;
 use crate::supply::{Session, Supply};
 use crate::workspace::{TREE, Workspace};
 
-pub(crate) struct Debian;
+pub(crate) struct Debian {
+    /// The program that becomes the launcher of the build's jail.
+    pub(crate) launcher: PathBuf,
+}
 
 impl Supply for Debian {
     fn begin<'a>(
@@ -27,7 +30,7 @@ impl Supply for Debian {
         recipe: &'a Recipe,
         lock: &'a File,
     ) -> Result<Box<dyn Session + 'a>, BuildError> {
-        let workspace = Workspace::create(store)?;
+        let workspace = Workspace::create(store, &self.launcher)?;
         Ok(Box::new(DebianSession { store: store.to_owned(), recipe, lock, workspace, apt: OnceCell::new() }))
     }
 }

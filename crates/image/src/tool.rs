@@ -94,7 +94,8 @@ impl Tool {
         Self::with_path(program, find(program).unwrap_or_else(|| program.into()))
     }
 
-    fn with_path(program: &'static str, path: PathBuf) -> Self {
+    /// `program`, as the program at `path` runs it.
+    pub(crate) fn with_path(program: &'static str, path: PathBuf) -> Self {
         let mut command = Command::new(path);
         command.env_clear().envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
@@ -106,11 +107,6 @@ impl Tool {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
         Self { program, command, longest: None }
-    }
-
-    /// This program itself, which runs `program` for us. It is found even if its file was replaced meanwhile.
-    pub(crate) fn of_this_program(program: &'static str) -> Self {
-        Self::with_path(program, "/proc/self/exe".into())
     }
 
     pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {

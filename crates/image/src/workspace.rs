@@ -19,19 +19,25 @@ pub(crate) const TREE: &str = "target/tree";
 
 pub(crate) struct Workspace {
     dir: PathBuf,
+    /// The program that launches the jail that works in the directory.
+    launcher: PathBuf,
 }
 
 impl Workspace {
     /// Creates a workspace and removes those of interrupted builds. The caller holds the store's lock.
-    pub(crate) fn create(store: &Path) -> Result<Self, BuildError> {
+    pub(crate) fn create(store: &Path, launcher: &Path) -> Result<Self, BuildError> {
         let parent = parent();
         let prefix = format!("sandling-build-{}-", ContentId::of(store.as_os_str().as_encoded_bytes()));
         sweep(&parent, &prefix);
         let dir = tempfile::Builder::new().prefix(&prefix).rand_bytes(16).tempdir_in(&parent);
         let dir = dir.map_err(io_at("create a directory in", &parent))?.keep();
-        let workspace = Self { dir };
+        let workspace = Self { dir, launcher: launcher.to_owned() };
         workspace.share("", 0o711)?;
         Ok(workspace)
+    }
+
+    pub(crate) fn launcher(&self) -> &Path {
+        &self.launcher
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -54,7 +54,8 @@ pub(crate) fn mmdebstrap(sources: &str, workspace: &Workspace, hooks: &Path) -> 
             .collect(),
     };
     let spec = serde_json::to_string(&spec).map_err(|error| io_at("describe", workspace.dir())(error.into()))?;
-    let mut tool = Tool::of_this_program("mmdebstrap").args([ARGUMENT, &spec, "--mode=root"]);
+    let mut tool =
+        Tool::with_path("mmdebstrap", workspace.launcher().to_owned()).args([ARGUMENT, &spec, "--mode=root"]);
     for (name, url) in registries {
         tool = tool.env(name, url);
     }

@@ -16,7 +16,7 @@ use crate::error::{BuildError, io_at};
 use crate::guest::GUEST;
 use crate::initrd;
 use crate::kernel::{self, KernelOrigin, OwnKernel};
-use crate::manifest::{FIRST_FORMAT, FORMAT, Manifest, Part, Provenance};
+use crate::manifest::{Manifest, Part, Provenance, format_of};
 use crate::progress::{Progress, Report, Step};
 use crate::publish::{publish_dir, scratch_dir, write_json};
 use crate::recipe::Recipe;
@@ -138,7 +138,7 @@ impl Build<'_> {
         let (kernel, kernel_origin) = self.kernel(options, report)?;
         let initrd = self.initrd(&kernel, report)?;
         let mut manifest = Manifest {
-            format: if self.recipe.oci.is_some() { FORMAT } else { FIRST_FORMAT },
+            format: format_of(self.recipe),
             id: root.id.clone(),
             recipe: self.recipe.clone(),
             inputs: inputs::of_image(self.recipe, &kernel.id),

@@ -143,11 +143,11 @@ const IMAGES: [(&str, &str, &str, &str); 11] = [
     ("debian", "trixie", "base", "Debian 13"),
     // The defaults of E2B's `from_debian_image`, `from_node_image` and `from_ubuntu_image`.
     ("debian", "stable", "base", "Debian 13"),
-    ("node", "lts", "code-interpreter", "Debian 13 with Node 26 and Python"),
+    ("node", "lts", "code-interpreter", "Debian 13 with Node 24 and Python"),
     ("ubuntu", "latest", "base", "Debian 13; there is no Ubuntu here"),
     ("python", "3", "base", "Debian 13 and its Python 3.13"),
     ("python", "3.13", "base", "Debian 13 and its Python 3.13"),
-    ("node", "26", "code-interpreter", "Debian 13 with Node 26 and Python"),
+    ("node", "24", "code-interpreter", "Debian 13 with Node 24 and Python"),
     ("ubuntu", "24.04", "base", "Debian 13; there is no Ubuntu here"),
     ("e2bdev/base", "latest", "base", ""),
     ("e2bdev/code-interpreter", "latest", "code-interpreter", ""),
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(template(image), Some("base"), "{image}");
         }
         assert_eq!(template("node:lts"), Some("code-interpreter"));
-        assert_eq!(template("node:26"), Some("code-interpreter"));
+        assert_eq!(template("node:24"), Some("code-interpreter"));
         assert_eq!(template("e2bdev/code-interpreter"), Some("code-interpreter"));
         for image in ["debian", "debian:12", "python:3.12", "python:3.13-alpine", "python:3.13-alpine3.20", "python"] {
             assert_eq!(template(image), None, "{image}");
