@@ -180,7 +180,7 @@ CHARTS = {
         lambda found: [(group.label, group.points) for group in found] == [("s", [(1, 3), (2, 4)])],
     ),
     "box_and_whisker": (
-        "plt.boxplot([[1, 2, 3, 4, 5, 30], [2, 4, 6]], labels=['a', 'b'])",
+        "plt.boxplot([[1, 2, 3, 4, 5, 30], [2, 4, 6]], tick_labels=['a', 'b'])",
         lambda found: [(b.label, b.min, b.median, b.max, b.outliers) for b in found]
         == [("a", 1, 3.5, 5, [30]), ("b", 2, 4, 6, [])],
     ),
