@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::apt::Apt;
 use crate::builtin::builtin_recipes;
 use crate::error::BuildError;
+use crate::inputs;
 use crate::kernel::{self, KernelOrigin};
 use crate::progress::{Progress, Report, Step, while_waiting};
 use crate::recipe::Recipe;
 use crate::root::kept_tree::KeptTree;
 use crate::root::{additions, bootstrap, ext4, tree};
 use crate::space;
-use crate::store::inputs;
 use crate::supply::{Session, Supply};
 use crate::workspace::{TREE, Workspace};
 

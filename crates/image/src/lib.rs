@@ -1,5 +1,5 @@
-//! A template's file system, kernel and initrd, built from packages of Debian and npm, stored by content, and verified
-//! when loaded.
+//! A template's file system, kernel and initrd, built from packages of Debian, npm and PyPI, stored by content, and
+//! verified when loaded.
 //!
 //! A [`Recipe`] says what a template is made of. An [`ImageStore`] builds it ([`ImageStore::ensure`]) or finds it
 //! ([`ImageStore::load`]) as an [`Image`]. All calls block. The engine, not this crate, boots an image and bakes a warm
@@ -15,6 +15,7 @@ mod error;
 pub mod fuzzing;
 mod guest;
 mod initrd;
+mod inputs;
 pub mod jail;
 mod kernel;
 mod manifest;

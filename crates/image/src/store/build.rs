@@ -9,12 +9,13 @@ use tempfile::TempDir;
 
 use super::image::{INITRD, Image, ROOT_IMG};
 use super::lock::StoreLock;
+use super::names;
 use super::parts::{Kind, Parts};
 use super::read::ImageStore;
-use super::{inputs, names};
 use crate::error::{BuildError, io_at};
 use crate::guest::GUEST;
 use crate::initrd;
+use crate::inputs;
 use crate::kernel::{self, KernelOrigin, OwnKernel};
 use crate::manifest::{Manifest, Part, Provenance, format_of};
 use crate::progress::{Progress, Report, Step};

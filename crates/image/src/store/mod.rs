@@ -16,7 +16,6 @@
 mod archive;
 mod build;
 mod image;
-pub(crate) mod inputs;
 mod lock;
 mod names;
 mod parts;

@@ -13,7 +13,7 @@ use crate::{initrd, manifest};
 const WRITER: u32 = 1;
 
 /// The inputs of a root disk. Templates that differ only in other settings, like memory, share one.
-pub(super) fn of_root(recipe: &Recipe) -> ContentId {
+pub(crate) fn of_root(recipe: &Recipe) -> ContentId {
     if let Some(image) = &recipe.oci {
         // With the digests of the stored layers: an image's description can claim any uncompressed layers, but a workspace
         // must have had the stored layers themselves, or the registry's permission to read them.
@@ -59,7 +59,7 @@ pub(crate) fn of_tree(recipe: &Recipe) -> ContentId {
 }
 
 /// The inputs of an image, given its kernel.
-pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
+pub(crate) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
     let inputs = serde_json::json!({
         "recipe": recipe,
         "root": of_root(recipe),
