@@ -10,6 +10,7 @@ TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-stat
 DASHBOARD_TEST_PACKAGES=(chromium)
 # For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
+AGENT_DAY_PACKAGES=(podman git gcc make python3-pip python3-pytest)
 IMAGES_BENCH_PACKAGES=(podman runc docker-registry skopeo)
 
 as_root() {
