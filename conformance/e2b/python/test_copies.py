@@ -4,7 +4,13 @@ import time
 
 from e2b import Sandbox, SandboxQuery, SandboxState
 from e2b_code_interpreter import Sandbox as Interpreter
+from support import wire
 from support.waiting import until
+
+
+def pause_mode(sandbox):
+    """What a pause has saved. The client does not show it."""
+    return wire.send("GET", f"/sandboxes/{sandbox.sandbox_id}", wire.key()).json()["pauseMode"]
 
 
 def test_everything_survives_every_pause(make):
@@ -21,6 +27,25 @@ def test_everything_survives_every_pause(make):
     assert server.pid in [process.pid for process in made.commands.list()]
 
 
+def test_a_pause_without_memory_keeps_the_disk_and_the_sandbox_boots(make):
+    made = make(timeout=300, envs={"COLOR": "blue"})
+    made.files.write("kept", "text")
+    made.files.write("/dev/shm/memory", "text")
+    server = made.commands.run("exec sleep 1000", background=True, timeout=0)
+    assert made.pause(mode="filesystem") and not made.pause(mode="filesystem")
+    assert pause_mode(made) == "filesystem"
+    made.connect()
+    assert made.files.read("kept") == "text" and not made.files.exists("/dev/shm/memory")
+    assert made.commands.run("echo $COLOR $E2B_SANDBOX_ID").stdout == f"blue {made.sandbox_id}\n"
+    assert server.pid not in [process.pid for process in made.commands.list()]
+    # A sandbox whose memory was saved boots on request.
+    made.files.write("/dev/shm/memory", "text")
+    made.commands.run("sync")
+    assert made.pause() and pause_mode(made) == "full"
+    made.connect(on_resume="reboot")
+    assert made.files.read("kept") == "text" and not made.files.exists("/dev/shm/memory")
+
+
 def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
     made = make(timeout=8, lifecycle={"on_timeout": "pause", "auto_resume": True})
     assert made.get_info().lifecycle == {"on_timeout": "pause", "auto_resume": True}
@@ -34,11 +59,12 @@ def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
 
 
 def test_how_it_ends_is_kept_across_a_pause(make):
-    made = make(timeout=100, lifecycle={"on_timeout": "pause"})
+    made = make(timeout=100, lifecycle={"on_timeout": {"action": "pause", "mode": "filesystem"}})
     assert made.beta_pause()
     made.connect(timeout=100)
     made.set_timeout(3)
     until("its sleep", lambda: made.get_info().state == SandboxState.PAUSED)
+    assert pause_mode(made) == "filesystem"
 
 
 def test_without_that_it_ends(make):

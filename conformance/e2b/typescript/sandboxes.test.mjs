@@ -31,6 +31,17 @@ test("a pause keeps everything", async () => {
   assert.equal(await again.files.read("kept"), "text");
 });
 
+test("a pause without memory keeps the disk, and the sandbox boots", async () => {
+  const made = await make(Sandbox, { timeoutMs: 300_000, envs: { COLOR: "blue" } });
+  await made.files.write("kept", "text");
+  await made.files.write("/dev/shm/memory", "text");
+  assert.equal(await made.pause({ keepMemory: false }), true);
+  const again = await Sandbox.connect(made.sandboxId);
+  assert.equal(await again.files.read("kept"), "text");
+  assert.equal(await again.files.exists("/dev/shm/memory"), false);
+  assert.equal((await again.commands.run("echo $COLOR")).stdout, "blue\n");
+});
+
 test("a fork and a snapshot begin where their sandbox was", async () => {
   const made = await make(Sandbox, { timeoutMs: 300_000 });
   await made.files.write("kept", "before");

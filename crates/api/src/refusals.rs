@@ -206,6 +206,10 @@ impl From<SnapshotError> for ApiError {
             SnapshotError::CutOff => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "cut_off", "the sandbox ended meanwhile").retry_after(1)
             }
+            SnapshotError::NotWrittenOut(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "guest_unresponsive", error.to_string())
+            }
+            SnapshotError::NoKernel(_) => Self::conflict("no_kernel", error.to_string()),
             SnapshotError::Files(source) if source.kind() == std::io::ErrorKind::StorageFull => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", "there is no space left for the snapshot")
             }

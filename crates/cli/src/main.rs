@@ -55,7 +55,7 @@ async fn dispatch(Options { common, command }: &Options, telemetry: Option<Telem
         Command::Doctor(options) => return commands::doctor::doctor(common, options).await,
         Command::Pause(options) => return commands::lifecycle::change_state(options, "pause").await,
         Command::Resume(options) => return commands::lifecycle::change_state(options, "resume").await,
-        Command::Hibernate(options) => return commands::lifecycle::change_state(options, "hibernate").await,
+        Command::Hibernate(options) => return commands::lifecycle::hibernate(options).await,
         Command::Wake(options) => return commands::lifecycle::change_state(options, "wake").await,
         Command::Rm(options) => return commands::rm::rm(options).await,
         Command::Create(options) => commands::create::create(common, options).await?,

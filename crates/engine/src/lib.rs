@@ -45,7 +45,7 @@ pub use machine::{
     TemplateArchiveError, TemplateError, TemplateSummary, alias_note, stored_name,
 };
 pub use model::{
-    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Lifetime, LifetimeChange, MOST_CHECKPOINTS,
+    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Kept, Lifetime, LifetimeChange, MOST_CHECKPOINTS,
     NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo, SandboxSettings, SavedVolume,
     Sleep, SnapshotId, SnapshotInfo, Standing, State, Timeline, TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo,
     VolumeKind,

@@ -2,7 +2,7 @@
 //!
 //! Callers, clocks, machines and starting engines all send requests, and the sandbox's task asks [`decide`] about each.
 
-use crate::model::{EndReason, Moment, State};
+use crate::model::{EndReason, Kept, Moment, State};
 
 /// What a sandbox is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +14,10 @@ pub enum Request {
     Pause,
     Resume,
     /// By a caller, after it was idle, or instead of its end.
-    Hibernate,
+    Hibernate(Kept),
     Wake,
+    /// Wake it without its memory, if it has one: it boots from its disk.
+    Boot,
     /// Hibernate at an earlier moment, to be woken there.
     Rewind(Box<Moment>),
     /// Its machine cannot write, because the host's disk is full.
@@ -51,7 +53,7 @@ pub enum Refused {
 }
 
 pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
-    use Request::{End, Hibernate, Pause, Resume, Rewind, Save, Stall, TakeOver, Unstall, Use, Wake};
+    use Request::{Boot, End, Hibernate, Pause, Resume, Rewind, Save, Stall, TakeOver, Unstall, Use, Wake};
     use State::{Ended, Hibernated, Orphaned, Paused, Running, Stalled, Unreadable};
     use Verdict::{Go, NothingToDo};
     match (state, request) {
@@ -63,20 +65,23 @@ pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
         (_, End(_)) => Ok(Go(Ended)),
         (Orphaned, TakeOver(row @ (Running | Paused | Hibernated))) => Ok(Go(*row)),
         (Orphaned, _) => Err(Refused::NotReadyYet),
-        (Running | Stalled | Paused, Hibernate) | (Running | Stalled | Paused | Hibernated, Rewind(_)) => {
+        // Only a guest that runs can write its caches out.
+        (Stalled, Hibernate(Kept::Disk)) => Err(Refused::DiskFull),
+        (Paused, Hibernate(Kept::Disk)) => Err(Refused::Paused),
+        (Running | Stalled | Paused, Hibernate(_)) | (Running | Stalled | Paused | Hibernated, Rewind(_)) => {
             Ok(Go(Hibernated))
         }
         (Running | Stalled, Pause) => Ok(Go(Paused)),
-        (Paused, Resume) | (Hibernated, Wake | Resume) | (Stalled, Unstall) => Ok(Go(Running)),
+        (Paused, Resume) | (Hibernated, Wake | Boot | Resume) | (Stalled, Unstall) => Ok(Go(Running)),
         (Running, Stall) => Ok(Go(Stalled)),
         (Stalled, Use) => Err(Refused::DiskFull),
-        (Paused, Use | Wake) => Err(Refused::Paused),
+        (Paused, Use | Wake | Boot) => Err(Refused::Paused),
         (Hibernated, Use | Save | Pause) => Err(Refused::Hibernated),
-        (Running, Use | Resume | Wake)
-        | (Stalled, Resume | Wake)
+        (Running, Use | Resume | Wake | Boot)
+        | (Stalled, Resume | Wake | Boot)
         | (Running | Stalled | Paused, Save)
         | (Paused, Pause)
-        | (Hibernated, Hibernate)
+        | (Hibernated, Hibernate(_))
         | (_, Stall | Unstall | TakeOver(_)) => Ok(NothingToDo),
     }
 }

@@ -142,3 +142,17 @@ pub struct LifecyclePatch {
     pub idle_seconds: Option<u64>,
     pub persistent: Option<bool>,
 }
+
+/// How to hibernate a sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HibernateRequest {
+    /// Whether to save the memory. Without it, the sandbox boots from its disk when it wakes.
+    pub keep_memory: bool,
+}
+
+impl Default for HibernateRequest {
+    fn default() -> Self {
+        Self { keep_memory: true }
+    }
+}

@@ -253,9 +253,12 @@ export class Sandbox {
     return this.#change("/resume", "running");
   }
 
-  /** Saves the machine to disk and frees its memory. The next request that needs it wakes it. */
-  hibernate(): Promise<void> {
-    return this.#change("/hibernate", "hibernated");
+  /**
+   * Saves the machine to disk and frees its memory. The next request that needs it wakes it. Without `keepMemory`, only
+   * its disk is saved: it boots when it wakes, and its processes are gone.
+   */
+  hibernate(options: { keepMemory?: boolean } = {}): Promise<void> {
+    return this.#change("/hibernate", "hibernated", toWire(options));
   }
 
   /** Wakes a hibernated sandbox. A running one stays as it is. */
@@ -407,8 +410,9 @@ export class Sandbox {
     return Terminal.open(this.#requests, options);
   }
 
-  async #change(path: string, status: string): Promise<void> {
-    await this.#requests.request("POST", path, { timeoutMs: MACHINE_WITHIN_MS });
+  async #change(path: string, status: string, wanted: Wire = {}): Promise<void> {
+    const body = Object.keys(wanted).length ? wanted : undefined;
+    await this.#requests.request("POST", path, { body, timeoutMs: MACHINE_WITHIN_MS });
     this.#info.status = status;
   }
 

@@ -1,6 +1,7 @@
 //! Time to live, pause and hibernation.
 
-use sandling_wire::{LifecyclePatch, LifecycleView, StatusView};
+use sandling_engine::Kept;
+use sandling_wire::{HibernateRequest, LifecyclePatch, LifecycleView, StatusView};
 
 use crate::convert::sandbox::{lifecycle_view, lifetime_change};
 use crate::prelude::*;
@@ -50,10 +51,15 @@ async fn resume(call: SandboxCall<Run>) -> Result<StatusCode, ApiError> {
 
 /// Hibernate a sandbox
 ///
-/// Saves it with its processes, and frees its memory until the next use.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/hibernate", responses((status = 200, body = StatusView)))]
-async fn hibernate(call: SandboxCall<Run>) -> Result<Json<StatusView>, ApiError> {
-    call.sandbox.hibernate().await?;
+/// Saves it with its processes, and frees its memory until the next use. With `keep_memory: false`, only its disk is
+/// saved: the sandbox boots when it wakes, and its processes are gone.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/hibernate", request_body = Option<HibernateRequest>,
+    responses((status = 200, body = StatusView)),
+)]
+async fn hibernate(call: SandboxCall<Run>, body: JsonBody<HibernateRequest>) -> Result<Json<StatusView>, ApiError> {
+    let kept = if body.value.keep_memory { Kept::Everything } else { Kept::Disk };
+    call.sandbox.hibernate_keeping(kept).await?;
     Ok(Json(StatusView { status: "hibernated" }))
 }
 

@@ -4,16 +4,26 @@
 
 use std::process::ExitCode;
 
+use sandling_wire::HibernateRequest;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::client::{Client, ClientError};
-use crate::options::SandboxList;
+use crate::options::{Hibernate, SandboxList};
 use crate::{outcome, show};
 
 /// Requests a state change, which is the last segment of its route, for each sandbox.
 pub async fn change_state(options: &SandboxList, change: &str) -> anyhow::Result<ExitCode> {
+    change_with(options, change, &json!({})).await
+}
+
+pub async fn hibernate(options: &Hibernate) -> anyhow::Result<ExitCode> {
+    change_with(&options.list, "hibernate", &HibernateRequest { keep_memory: !options.disk_only }).await
+}
+
+async fn change_with(options: &SandboxList, change: &str, body: &impl Serialize) -> anyhow::Result<ExitCode> {
     let client = Client::require().await?;
-    let request = async |id: &str| client.tell(&format!("/v1/sandboxes/{id}/{change}"), &json!({})).await;
+    let request = async |id: &str| client.tell(&format!("/v1/sandboxes/{id}/{change}"), body).await;
     for_each(&client, &options.sandboxes, request).await
 }
 

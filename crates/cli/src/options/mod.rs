@@ -24,7 +24,7 @@ pub use network::{BuildNetwork, Network, OperatorNetwork, SecretCommand, given_a
 pub use past::{CheckpointCommand, Diff, Rewind, Timeline};
 pub use root::{Command, Common, Doctor, Options, Serve, with_docker_flags};
 pub use run::{INSTALL_SECONDS, Run};
-pub use sandboxes::{Create, Execs, Ls, Rm, SandboxList, Stats, Top};
+pub use sandboxes::{Create, Execs, Hibernate, Ls, Rm, SandboxList, Stats, Top};
 pub use serve::{AuditChoices, Listening};
 pub use template::{Build, TemplateCommand};
 pub use volumes::VolumeCommand;

@@ -9,7 +9,7 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
     Agent, Audit, AuditChoices, BuildNetwork, CheckpointCommand, Cp, Create, Diff, Events, Exec, Execs, Fork,
-    Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand, Rewind, Rm, Run,
+    Hibernate, Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand, Rewind, Rm, Run,
     SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top, VolumeCommand,
     WebhookCommand, WorkspaceCommand,
 };
@@ -213,7 +213,7 @@ pub enum Command {
     /// Resume paused sandboxes
     Resume(SandboxList),
     /// Hibernate sandboxes: save them to disk and free their memory until they are used again
-    Hibernate(SandboxList),
+    Hibernate(Hibernate),
     /// Wake hibernated sandboxes
     Wake(SandboxList),
     /// Fork a running sandbox with its memory, disk and processes

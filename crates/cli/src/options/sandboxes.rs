@@ -92,6 +92,15 @@ pub struct SandboxList {
 }
 
 #[derive(Debug, Args)]
+pub struct Hibernate {
+    #[command(flatten)]
+    pub list: SandboxList,
+    /// Save only the disk: the sandbox boots when it wakes, and its processes are gone
+    #[arg(long)]
+    pub disk_only: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Rm {
     /// Sandbox ID, a unique prefix of it, or its name
     #[arg(required_unless_present = "all", value_name = "SANDBOX")]

@@ -9,6 +9,7 @@ use super::point::Point;
 use super::{DiffError, SKIPPED};
 use crate::engine::Engine;
 use crate::host::available_memory_mib;
+use crate::lifecycle::Refused;
 use crate::link::{Link, LinkError};
 use crate::machine::{Live, ReadyMachine};
 use crate::model::SnapshotInfo;
@@ -65,7 +66,8 @@ impl Machine {
 /// A hibernated sandbox is not woken: its saved image is its current state.
 async fn now(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>) -> Result<Machine, DiffError> {
     if sandbox.hibernates() {
-        let standing = sandbox.standing.borrow().restored.clone().ok_or(CreateError::NoSnapshot)?;
+        // Without its memory, there is only a disk, which the host does not read.
+        let standing = sandbox.standing.borrow().restored.clone().ok_or(UseError::Refused(Refused::Hibernated))?;
         let snapshot = engine.parts.snapshots.get(&standing)?.ok_or(CreateError::NoSnapshot)?;
         return restored(engine, &snapshot).await;
     }

@@ -180,6 +180,7 @@ impl Engine {
             network: network.settings,
             effective: EffectivePolicy::default(),
             volumes,
+            variables: self.parts.networks.seal_variables(&made.id, &spec.env)?,
             format: Default::default(),
         };
         step!("create.record").in_scope(|| self.hand_out(made, info))
@@ -225,6 +226,7 @@ impl Engine {
             checkpoints: spec.checkpoints,
             network,
             volumes: Some(volumes),
+            variables: spec.env.clone(),
             unwritten: None,
         };
         let (sandbox, _) = self.restore_snapshot(snapshot, origin, Some(&spec.env), "restored").await?;

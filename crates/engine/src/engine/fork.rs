@@ -257,6 +257,10 @@ impl Engine {
         if let Some(env) = &mut env {
             env.extend(network.variables());
         }
+        let variables = match &env {
+            Some(env) => env.clone(),
+            None => self.parts.networks.variables(parent).map_err(CreateError::from)?,
+        };
         let origin = Origin {
             name: None,
             pids: parent.pids,
@@ -270,6 +274,7 @@ impl Engine {
             checkpoints: None,
             network,
             volumes: None,
+            variables,
             unwritten: saved.unwritten.clone(),
         };
         let SavedParent { snapshot, times, checkpoint, .. } = saved;

@@ -33,6 +33,8 @@ pub(super) struct Origin {
     pub(super) network: Prepared,
     /// Volumes besides those it was saved with.
     pub(super) volumes: Option<Claimed>,
+    /// The variables of all its processes, which its guest may have already.
+    pub(super) variables: BTreeMap<String, String>,
     /// The snapshot's pages, if they are still being written.
     pub(super) unwritten: Option<PagesWritten>,
 }
@@ -102,6 +104,7 @@ impl Engine {
             network: origin.network.settings,
             effective: EffectivePolicy::default(),
             volumes,
+            variables: self.parts.networks.seal_variables(&made.id, &origin.variables)?,
             format: Default::default(),
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());

@@ -25,6 +25,10 @@ impl Engine {
     async fn rewind_inner(&self, sandbox: &Arc<Sandbox>, to: &str) -> Result<Rewound, CheckpointError> {
         let _in_use = sandbox.activity.begin();
         let to = self.timeline(sandbox).await.find(to)?.clone();
+        if sandbox.info().sleeps_without_memory() {
+            // Only a machine can be made a checkpoint of.
+            sandbox.wake().await?;
+        }
         let _held = self.parts.snapshots.hold(&to.snapshot);
         if !sandbox.hibernates() {
             let mark = Mark::new(Cause::Rewind, &format!("rewind to {}", to.number));

@@ -22,15 +22,14 @@ use super::exercise::{EXERCISES, exercise};
 use super::factory::MachineFactory;
 use super::identify::{IdentifyError, identify};
 use super::ready::ENGINE_FILE;
+use super::services::warm;
 use super::source::root_layer;
 use super::ticks;
 use crate::link::{Link, LinkError};
 use crate::model::{DISK, SandboxId};
 
 /// A kernel under emulation on a busy host takes its time.
-const BOOT_WITHIN: Duration = Duration::from_secs(180);
-/// Heavy imports, under emulation, with a cold disk.
-const WARM_WITHIN: Duration = Duration::from_secs(600);
+pub(super) const BOOT_WITHIN: Duration = Duration::from_secs(180);
 /// Raised when a bake of an older program could not be restored by this one.
 const FORMAT: u32 = 2;
 /// Where a machine finds the layers of its disk.
@@ -62,7 +61,7 @@ fn options(accelerator: Accelerator) -> &'static str {
 }
 
 /// With the speed of what an emulated guest takes for its clock.
-async fn command_line(hardware: &Hardware) -> String {
+pub(super) async fn command_line(hardware: &Hardware) -> String {
     let options = options(hardware.accelerator);
     match ticks::khz().await.filter(|_| hardware.accelerator == Accelerator::Tcg) {
         Some(khz) => format!("{options} tsc_early_khz={khz}"),
@@ -321,6 +320,7 @@ async fn bake(
             kernel: image.kernel(),
             initrd: image.initrd(),
             command_line: command_line(hardware).await,
+            over: None,
         },
         disk: Disk { overlay: DISK.to_owned(), backing: vec![root] },
         jail: factory.jail(hardware, recipe.disk_mib, 0),
@@ -375,17 +375,7 @@ async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) ->
         Err(source) => return Err(BakeError::Boot { source, console: tail(&machine.dir().console_log()) }),
     };
     let recipe = &image.manifest.recipe;
-    let mut languages = Vec::new();
-    for warm in &recipe.warm {
-        step(format!("warming {:?} with {} imports", warm.language, warm.imports.len()));
-        let request = Request::Warm { language: warm.language, imports: warm.imports.clone() };
-        match link.call_within(WARM_WITHIN, request).await {
-            Ok(_) => languages.push(warm.language),
-            // An OCI image may have no interpreter, or one that is too old for the driver.
-            Err(LinkError::Failed(_)) if recipe.oci.is_some() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let languages = warm(&link, recipe, on_step).await?;
     step("exercising it".to_owned());
     exercise(&link, &languages, EXERCISES).await?;
     if let Some(desktop) = &recipe.desktop {

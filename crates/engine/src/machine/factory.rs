@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use sandling_vmm::boundary::DiskRate;
 use sandling_vmm::jail::JailConfig;
-use sandling_vmm::machine::{Disk, Hardware, Machine, MachineConfig, MachineDir, Start};
+use sandling_vmm::machine::{self, Disk, Hardware, Machine, MachineConfig, MachineDir};
 
+use super::bake::{BOOT_WITHIN, command_line};
 use super::error::MakeError;
 use super::jail::jail;
 use super::ready::{ENGINE_FILE, Live, ReadyMachine};
-use super::source::Source;
+use super::source::{Kernel, Source, Start};
 use crate::link::Link;
 use crate::model::SandboxId;
 use crate::process_cache::{Fallback, ProcessCache};
@@ -110,23 +111,37 @@ impl MachineFactory {
     }
 
     async fn start(&self, dir: &Path, source: &Source) -> Result<Live, MakeError> {
+        let memory = source.memory.clone();
+        let start = match &source.start {
+            Start::DeviceState(state) => machine::Start::Restore {
+                memory,
+                state: state.clone(),
+                cached: source.cached().and_then(|cached| self.process_cache.process(&cached.process)),
+            },
+            Start::Kernel(Kernel { kernel, initrd }) => machine::Start::Boot {
+                kernel: kernel.clone(),
+                initrd: initrd.clone(),
+                command_line: command_line(&source.hardware).await,
+                over: Some(memory),
+            },
+        };
         let config = MachineConfig {
             dir: MachineDir::new(dir),
             hardware: source.hardware.clone(),
-            start: Start::Restore {
-                memory: source.memory.clone(),
-                state: source.state.clone(),
-                cached: source.cached().and_then(|cached| self.process_cache.process(&cached.process)),
-            },
+            start,
             disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
             jail: self.jail(&source.hardware, source.disk_mib, source.volume_mib),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
             plugs: source.plugs.clone(),
         };
-        let machine = Machine::restore(config).await?;
-        let limit = match source.cached() {
-            Some(_) if source.unwritten.is_none() => CACHED_ANSWER_WITHIN,
+        let machine = match &source.start {
+            Start::DeviceState(_) => Machine::restore(config).await?,
+            Start::Kernel(_) => Machine::boot(config).await?,
+        };
+        let limit = match (&source.start, source.cached()) {
+            (Start::Kernel(_), _) => BOOT_WITHIN,
+            (_, Some(_)) if source.unwritten.is_none() => CACHED_ANSWER_WITHIN,
             _ => ANSWER_WITHIN,
         };
         match self.greet(&machine, limit).await {

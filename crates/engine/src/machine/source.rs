@@ -9,12 +9,34 @@ use sandling_vmm::memory::Memory;
 use super::pages_written::PagesWritten;
 use crate::process_cache::{Cached, Fallback};
 
+/// How a machine starts.
+#[derive(Debug, Clone)]
+pub(crate) enum Start {
+    /// Its devices are loaded from this file, and it goes on where it was saved.
+    DeviceState(PathBuf),
+    /// It boots. What its memory has from the source means nothing to it.
+    Kernel(Kernel),
+}
+
+/// A template's kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Kernel {
+    pub(crate) kernel: PathBuf,
+    pub(crate) initrd: PathBuf,
+}
+
+impl Kernel {
+    pub(crate) fn of(image: &Image) -> Self {
+        Self { kernel: image.kernel(), initrd: image.initrd() }
+    }
+}
+
 /// What a machine is restored from: a template's bake, or a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) hardware: Hardware,
     pub(crate) memory: Memory,
-    pub(crate) state: PathBuf,
+    pub(crate) start: Start,
     /// The layers below its disk, the lowest first.
     pub(crate) layers: Vec<Layer>,
     /// An empty disk on top of them, which is copied for the machine.

@@ -13,7 +13,7 @@ use sandling_vmm::memory::Memory;
 use serde::Serialize;
 
 use super::bake::{BakeError, Baked};
-use super::source::{Source, root_layer};
+use super::source::{Source, Start, root_layer};
 use crate::model::DISK;
 use crate::process_cache::{Fallback, StoredProcess};
 use crate::store::StoreError;
@@ -112,7 +112,7 @@ impl Template {
         Source {
             hardware: self.hardware.clone(),
             memory: Memory::base(self.baked.memory(), library.to_owned()),
-            state: self.baked.state(),
+            start: Start::DeviceState(self.baked.state()),
             layers: vec![root_layer(&self.image), Layer { name: self.baked.layer_name(), path: self.baked.disk() }],
             overlay: self.baked.overlay(),
             disk_mib: self.disk_mib(),

@@ -27,6 +27,19 @@ pub struct Sleep {
     pub is_free: bool,
     /// When its time to live is over it hibernates, and does not end.
     pub at_the_end: bool,
+    /// What of it is saved then.
+    #[serde(default)]
+    pub keeps: Kept,
+}
+
+/// What of a sandbox is saved when it hibernates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    #[default]
+    Everything,
+    /// The disk without the memory. The sandbox boots when it wakes.
+    Disk,
 }
 
 /// What is to change in a lifetime; the inner `None` means without limit.

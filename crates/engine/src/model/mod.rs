@@ -13,7 +13,7 @@ mod timeline;
 mod volume;
 
 pub use ids::{SandboxId, SecretId, SnapshotId, VolumeId};
-pub use lifetime::{Lifetime, LifetimeChange, Sleep};
+pub use lifetime::{Kept, Lifetime, LifetimeChange, Sleep};
 pub(crate) use network::SavedState;
 pub use network::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings};
 pub(crate) use rewrite::rewrite;

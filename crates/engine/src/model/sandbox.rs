@@ -90,11 +90,19 @@ pub struct SandboxInfo {
     pub effective: EffectivePolicy,
     #[serde(default)]
     pub volumes: Vec<Attachment>,
+    /// The variables of all its processes, encrypted. Its guest has them in memory only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<String>,
     #[serde(flatten)]
     pub format: Format<1>,
 }
 
 impl SandboxInfo {
+    /// Whether it hibernates without its memory, and boots when it wakes.
+    pub fn sleeps_without_memory(&self) -> bool {
+        self.state == State::Hibernated && self.standing.restored.is_none()
+    }
+
     /// The snapshots that it needs: those that its machine stands on, and its checkpoints.
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = &SnapshotId> {
         self.standing.needs().chain(self.timeline.snapshots())

@@ -39,7 +39,7 @@ pub struct SnapshotInfo {
     pub settings: SandboxSettings,
     /// The snapshot that it was saved over.
     pub parent: Option<SnapshotId>,
-    /// Whose pages are the layers of its memory, the lowest first; the last is its own.
+    /// Whose pages are the layers of its memory, the lowest first; the last is its own. Empty if only its disk was saved.
     pub memory: Vec<SnapshotId>,
     /// The same of its disk.
     pub disk: Vec<SnapshotId>,
@@ -75,11 +75,17 @@ impl SnapshotInfo {
         self.memory.iter().chain(&self.disk).chain(self.base.iter().map(|base| &base.id))
     }
 
-    /// What a machine that was restored from it stands on.
+    /// Whether a machine can be restored from it. If not, one can boot from its disk.
+    pub(crate) fn has_memory(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
+    /// What a machine that was restored from it, or has booted from its disk, stands on.
     pub(crate) fn standing(&self) -> Standing {
+        let restored = self.has_memory().then(|| self.id.clone());
         Standing {
-            restored: Some(self.id.clone()),
-            saved: Some(self.id.clone()),
+            saved: restored.clone(),
+            restored,
             disk: self.disk.clone(),
             top: Some(top_name(&self.id)),
             moving: None,

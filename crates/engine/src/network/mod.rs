@@ -13,6 +13,7 @@ mod change;
 mod config;
 mod defaults;
 mod effective;
+mod environment;
 mod error;
 mod feed;
 mod groups;

@@ -134,7 +134,7 @@ fn generate() -> Result<Arc<Authority>, NetworkError> {
 }
 
 /// Variables for everything that runs in the guest: placeholders, and where authorities are.
-fn in_guest(secrets: &[AttachedSecret], has_authority: bool) -> BTreeMap<String, String> {
+pub(super) fn in_guest(secrets: &[AttachedSecret], has_authority: bool) -> BTreeMap<String, String> {
     let placeholders = secrets.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone()));
     let paths = variables().filter(|_| has_authority);
     placeholders.chain(paths.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()

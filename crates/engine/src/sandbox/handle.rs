@@ -19,7 +19,7 @@ use super::saves::Saves;
 use crate::lifecycle::{self, Refused};
 use crate::link::LinkError;
 use crate::machine::Live;
-use crate::model::{EndReason, Lifetime, LifetimeChange, SandboxId, SandboxInfo, Standing, State, Timeline};
+use crate::model::{Kept, EndReason, Lifetime, LifetimeChange, SandboxId, SandboxInfo, Standing, State, Timeline};
 use crate::network::{CountsView, SandboxNetwork};
 use crate::volume::VolumeError;
 
@@ -85,14 +85,23 @@ impl Sandbox {
 
     /// Saves it and ends its machine: no memory is held until it is woken.
     pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        self.hibernate_keeping(Kept::Everything).await
+    }
+
+    pub async fn hibernate_keeping(&self, kept: Kept) -> Result<(), ChangeError> {
         // The copies that are being written end with the machine.
         let _nothing_pending = self.saves.quiet().await;
-        self.change(lifecycle::Request::Hibernate).await
+        self.change(lifecycle::Request::Hibernate(kept)).await
     }
 
     /// Goes on where it hibernated. However many ask for it, it happens once; one that runs is left alone.
     pub async fn wake(&self) -> Result<(), ChangeError> {
         self.set_going(lifecycle::Request::Wake).await
+    }
+
+    /// Boots it from its disk, also if its memory was saved. What its guest had not written to the disk is lost.
+    pub async fn boot(&self) -> Result<(), ChangeError> {
+        self.set_going(lifecycle::Request::Boot).await
     }
 
     async fn set_going(&self, request: lifecycle::Request) -> Result<(), ChangeError> {

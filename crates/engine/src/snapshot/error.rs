@@ -6,7 +6,9 @@ use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::FreezeError;
 use sandling_vmm::memory::MapError;
 
+use super::restore::RestoreError;
 use crate::lifecycle::Refused;
+use crate::link::LinkError;
 use crate::store::StoreError;
 use crate::volume::VolumeError;
 
@@ -18,6 +20,10 @@ pub enum SnapshotError {
     Disk(#[from] DiskError),
     #[error(transparent)]
     Freeze(#[from] FreezeError),
+    #[error("the guest did not write its files to the disk; hibernate it with its memory instead")]
+    NotWrittenOut(#[source] LinkError),
+    #[error("the sandbox could not boot from its disk again; hibernate it with its memory instead")]
+    NoKernel(#[from] RestoreError),
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("a file that the machine left is not what it should be")]

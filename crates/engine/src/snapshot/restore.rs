@@ -1,15 +1,15 @@
 //! What a machine is restored from, for a snapshot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sandling_image::LoadError;
+use sandling_image::{Image, LoadError};
 use sandling_vmm::machine::Layer;
 use sandling_vmm::memory::Memory;
 
 use super::files::Files;
 use super::hashing::digest_of;
 use super::snapshots::Snapshots;
-use crate::machine::{BakeError, Baked, PagesWritten, Source, can_restore, root_layer};
+use crate::machine::{BakeError, Baked, Kernel, PagesWritten, Source, Start, can_restore, root_layer};
 use crate::model::{Part, SandboxInfo, SnapshotInfo, Standing, Sum, disk_layer_name, top_name};
 use crate::process_cache::Cached;
 
@@ -37,6 +37,21 @@ impl Snapshots {
     pub(crate) fn source(&self, snapshot: &SnapshotInfo) -> Result<Source, RestoreError> {
         self.check_files(snapshot)?;
         self.unchecked_source(snapshot, None)
+    }
+
+    /// What a machine needs that boots from the disk of a snapshot. Its memory is that of the bake, which its kernel
+    /// overwrites, so that later saves of the machine can be restored over the bake like any other.
+    pub(crate) fn boot_source(&self, snapshot: &SnapshotInfo, image: &Image) -> Result<Source, RestoreError> {
+        self.check_layers(snapshot)?;
+        let source = self.unchecked_source(snapshot, None)?;
+        let memory = Memory::base(source.memory.base, source.memory.library);
+        Ok(Source { memory, start: Start::Kernel(Kernel::of(image)), cached: Ok(None), ..source })
+    }
+
+    /// The image that a sandbox boots with.
+    pub(crate) fn image(&self, info: &SandboxInfo) -> Result<Image, RestoreError> {
+        let id = info.image.parse().map_err(|_| RestoreError::OtherHardware(info.bake.clone()))?;
+        Ok(self.machines.images.load_image(&id)?)
     }
 
     /// The same for a snapshot whose files were written by this engine a moment ago, or still are.
@@ -71,7 +86,7 @@ impl Snapshots {
         Ok(Source {
             hardware,
             memory,
-            state: files.state(),
+            start: Start::DeviceState(files.state()),
             layers,
             overlay: files.overlay(),
             disk_mib: snapshot.disk_mib,
@@ -97,15 +112,17 @@ impl Snapshots {
                 return Err(RestoreError::Damaged(what));
             }
         }
-        let size = |path: PathBuf| path.symlink_metadata().map(|file| file.len()).ok();
-        for (part, path, sum) in self.layer_files(snapshot) {
-            if size(path) != Some(sum.bytes) {
-                return Err(RestoreError::Damaged(part.name()));
-            }
-        }
+        self.check_layers(snapshot)?;
         let mut copied = snapshot.volumes.iter().filter(|volume| volume.copied);
-        let whole = copied.all(|saved| size(files.volume(saved.was.slot)) == Some(u64::from(saved.was.size_mib) << 20));
+        let whole = copied.all(|saved| size(&files.volume(saved.was.slot)) == Some(u64::from(saved.was.size_mib) << 20));
         if whole { Ok(()) } else { Err(RestoreError::Damaged("volume")) }
+    }
+
+    fn check_layers(&self, snapshot: &SnapshotInfo) -> Result<(), RestoreError> {
+        match self.layer_files(snapshot).find(|(_, path, sum)| size(path) != Some(sum.bytes)) {
+            Some((part, ..)) => Err(RestoreError::Damaged(part.name())),
+            None => Ok(()),
+        }
     }
 
     /// Whether each of its layers is byte for byte what was written. Reads all of them, so it is done where that is done
@@ -159,4 +176,8 @@ impl Snapshots {
         let image = self.machines.images.load_image(&image)?;
         Ok(Baked::load(&image.baked_dir(&info.bake))?.ok_or_else(other)?.layer_name())
     }
+}
+
+fn size(path: &Path) -> Option<u64> {
+    path.symlink_metadata().map(|file| file.len()).ok()
 }

@@ -18,9 +18,10 @@ use super::error::SnapshotError;
 use super::files::Files;
 use super::hashing::{Hashed, digest_of};
 use super::snapshots::Snapshots;
+use super::unwritten::WritingSnapshot;
 use crate::machine::PagesWritten;
 use crate::model::{
-    Digests, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
+    Digests, Kept, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
     disk_layer_name, top_name,
 };
 use crate::process_cache::{CapturedPages, guest_memory_of};
@@ -52,6 +53,7 @@ pub(crate) struct Save<'a> {
     pub(crate) name: Option<String>,
     pub(crate) visibility: Visibility,
     pub(crate) afterwards: Afterwards,
+    pub(crate) kept: Kept,
     pub(crate) volumes: Vec<SavedVolume>,
     /// Whether its process is stored as well, so that what is restored from it is fast.
     pub(crate) process: bool,
@@ -62,7 +64,8 @@ pub(crate) struct Save<'a> {
 /// A save whose machine goes on already, while its pages are still to be written.
 pub(crate) struct Saving {
     snapshots: Arc<Snapshots>,
-    frozen: Result<Frozen, MachineError>,
+    /// Absent if only the disk is saved.
+    frozen: Option<Result<Frozen, MachineError>>,
     taken: Result<(), SnapshotError>,
     info: SnapshotInfo,
     visibility: Visibility,
@@ -106,16 +109,26 @@ impl Save<'_> {
         let mut disk = standing.disk.clone();
         disk.push(id.clone());
         let info = self.describe(id.clone(), disk.clone());
-        let frozen = match self.machine.freeze(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
-            Ok(frozen) => Ok(frozen),
-            // The disk has moved on; only the memory is missing.
-            Err(FreezeError::After(error)) => Err(error),
-            Err(error) => return Err(error.into()),
+        let frozen = match self.kept {
+            Kept::Everything => {
+                match self.machine.freeze(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
+                    Ok(frozen) => Some(Ok(frozen)),
+                    // The disk has moved on; only the memory is missing.
+                    Err(FreezeError::After(error)) => Some(Err(error)),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Kept::Disk => {
+                self.machine.stop_over(&top).await.map_err(FreezeError::Before)?;
+                None
+            }
         };
-        let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
+        let freeze = frozen.iter().flatten().map(|frozen| frozen.times).next().unwrap_or_default();
         // At once: the machine stands on this layer from now on, even if the rest is never written.
-        let taken = take(&own.join(standing.top()), &files.disk());
-        let taken = taken.and_then(|()| take(&own.join(STATE), &files.state()));
+        let mut taken = take(&own.join(standing.top()), &files.disk());
+        if self.kept == Kept::Everything {
+            taken = taken.and_then(|()| take(&own.join(STATE), &files.state()));
+        }
         let moving = standing.moving.clone().filter(|_| taken.is_err());
         let after = Standing { disk, top: Some(top), moving, ..standing.clone() };
         Ok(Saving {
@@ -214,17 +227,46 @@ impl Saving {
         started: Option<oneshot::Sender<Startable>>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let begun = Instant::now();
-        let (snapshots, files) = (self.snapshots.dir.clone(), self.files.clone());
         std::mem::replace(&mut self.taken, Ok(()))?;
-        let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
-        let frozen = frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
+        self.info.disk_bytes = fs::metadata(self.files.disk())?.len();
+        let writing = match self.frozen.take().transpose() {
+            Ok(Some(frozen)) => self.write_memory(&frozen, started, begun)?,
+            Ok(None) => None,
+            Err(error) => return Err(SnapshotError::Freeze(FreezeError::After(error))),
+        };
+        fs::set_permissions(self.files.overlay(), fs::Permissions::from_mode(0o444))?;
+        self.info.digests.disk = digest_of(&self.files.disk())?;
+        let snapshots = self.snapshots.dir.clone();
+        let parent = self.parent()?;
+        self.info.sums = self.sums(&snapshots, parent.as_ref())?;
+        self.info.digest = self.info.computed_digest();
+        if self.lasting {
+            // What is acknowledged survives the host.
+            self.sync(&snapshots, parent.as_ref())?;
+            self.info.synced = true;
+        }
+        self.snapshots.store.insert_snapshot(&self.info, self.visibility)?;
+        if let Some(writing) = writing {
+            writing.done();
+        }
+        self.times.write = begun.elapsed();
+        Ok((self.info, self.times))
+    }
+
+    /// Writes the pages, and notes their digests and that of the device state.
+    fn write_memory(
+        &mut self,
+        frozen: &Frozen,
+        started: Option<oneshot::Sender<Startable>>,
+        begun: Instant,
+    ) -> Result<Option<WritingSnapshot>, SnapshotError> {
+        let files = self.files.clone();
         let mut info = self.info.clone();
         let mut pages = Hashed::new(io::BufWriter::with_capacity(1 << 20, File::create(files.pages())?));
         let writing = std::thread::scope(|scope| {
             let (tell, selected) = mpsc::channel();
-            scope.spawn(|| self.cache_process(&frozen, selected));
-            let (layer, below) = self.select(&frozen)?;
-            info.disk_bytes = fs::metadata(files.disk())?.len();
+            scope.spawn(|| self.cache_process(frozen, selected));
+            let (layer, below) = self.select(frozen)?;
             info.memory_bytes = layer.bytes;
             info.memory = if layer.layers == 1 { Vec::new() } else { below };
             info.memory.push(info.id.clone());
@@ -244,22 +286,8 @@ impl Saving {
         self.info = info;
         frozen.release();
         self.info.digests.pages = blake3::Hash::from(pages.digest()).to_hex().to_string();
-        self.info.digests.disk = digest_of(&files.disk())?;
         self.info.digests.state = digest_of(&files.state())?;
-        let parent = self.parent()?;
-        self.info.sums = self.sums(&snapshots, parent.as_ref())?;
-        self.info.digest = self.info.computed_digest();
-        if self.lasting {
-            // What is acknowledged survives the host.
-            self.sync(&snapshots, parent.as_ref())?;
-            self.info.synced = true;
-        }
-        self.snapshots.store.insert_snapshot(&self.info, self.visibility)?;
-        if let Some(writing) = writing {
-            writing.done();
-        }
-        self.times.write = begun.elapsed();
-        Ok((self.info, self.times))
+        Ok(writing)
     }
 
     /// Selects the pages to store, and the snapshots whose layers they are stored over.
@@ -281,7 +309,7 @@ impl Saving {
     fn write_map(&self, map: &MemoryMap) -> io::Result<String> {
         let (files, map) = (&self.files, map.encode());
         fs::write(files.map(), &map)?;
-        for file in [files.pages(), files.map(), files.overlay()] {
+        for file in [files.pages(), files.map()] {
             fs::set_permissions(file, fs::Permissions::from_mode(0o444))?;
         }
         Ok(blake3::hash(&map).to_hex().to_string())
@@ -327,7 +355,10 @@ impl Saving {
         let below = parent.filter(|parent| parent.synced);
         let is_new = |id: &&SnapshotId| !below.is_some_and(|below| below.stands_on().any(|known| known == *id));
         let own = &self.files;
-        let mut paths = vec![own.map(), own.state(), own.overlay()];
+        let mut paths = vec![own.overlay()];
+        if self.info.has_memory() {
+            paths.extend([own.map(), own.state()]);
+        }
         for part in [Part::Memory, Part::Disk] {
             let layers = part.layers(&self.info).iter().filter(is_new);
             paths.extend(layers.map(|id| Files::new(snapshots, id).layer(part)));

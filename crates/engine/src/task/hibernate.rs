@@ -1,23 +1,35 @@
 //! Hibernating: the machine is saved and ended, and holds no memory until the sandbox is woken.
 //!
+//! If only its disk is kept, the guest first writes out its caches, and the sandbox boots from the disk when it is woken.
+//!
 //! The save is the last thing that the machine does, and the row names it before the machine ends. So the sandbox can
 //! only be woken from there.
 
 use std::sync::Arc;
 
+use sandling_protocol::Request::Sync;
+
+use super::save::WRITTEN_WITHIN;
 use super::start::SandboxTask;
 use crate::machine::{Live, end_and_remove};
-use crate::model::{SandboxInfo, Standing, State};
+use crate::model::{Kept, SandboxInfo, Standing, State};
 use crate::sandbox::{ChangeError, Phase};
+use crate::snapshot::SnapshotError;
 
 impl SandboxTask {
-    pub(super) async fn hibernate(&mut self, live: &Arc<Live>) -> Result<(), ChangeError> {
+    pub(super) async fn hibernate(&mut self, live: &Arc<Live>, kept: Kept) -> Result<(), ChangeError> {
         let paused = self.info.state == State::Paused;
-        if !paused {
-            self.write_out(live).await;
+        match kept {
+            Kept::Disk => {
+                // Before anything changes: without the kernel there is no way back.
+                self.parts.snapshots.image(&self.info).map_err(SnapshotError::from)?;
+                live.link.call_within(WRITTEN_WITHIN, Sync).await.map_err(SnapshotError::NotWrittenOut)?;
+            }
+            Kept::Everything if !paused => self.write_out(live).await,
+            Kept::Everything => {}
         }
         // The row says so before the machine ends, so that the next engine finds either the machine or the save.
-        let slept = match self.save_for_good(live).await {
+        let slept = match self.save_for_good(live, kept).await {
             Ok(standing) => {
                 self.commit(SandboxInfo { state: State::Hibernated, standing, ..self.info.clone() }).map_err(Into::into)
             }
@@ -30,17 +42,18 @@ impl SandboxTask {
             }
             return Err(error);
         }
-        self.enter(Phase::Hibernated, "hibernated");
+        self.record("hibernated", serde_json::json!({ "memory": kept == Kept::Everything }));
+        self.phase.send_replace(Phase::Hibernated);
         self.unplug();
         end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
 
-    async fn save_for_good(&mut self, live: &Live) -> Result<Standing, ChangeError> {
+    async fn save_for_good(&mut self, live: &Live, kept: Kept) -> Result<Standing, ChangeError> {
         let id = self.intend()?;
         live.link.hold(true);
         let (hibernation, connections) = (self.hibernation.clone(), self.network.flows());
-        let (standing, writing) = hibernation.freeze(live, &self.info, id, connections).await?;
+        let (standing, writing) = hibernation.freeze(live, &self.info, id, connections, kept).await?;
         // As in a snapshot: the disk stands on the new layer, whatever becomes of the rest.
         self.note(SandboxInfo { standing, ..self.info.clone() });
         Ok(writing.await?)

@@ -4,8 +4,8 @@ use futures_util::future::BoxFuture;
 use sandling_network::Flow;
 use sandling_vmm::machine::Afterwards;
 
-use crate::machine::{Live, identify};
-use crate::model::{SandboxInfo, SnapshotId, Standing, Visibility};
+use crate::machine::{Live, ReadyMachine, identify, start_services};
+use crate::model::{Kept, SandboxInfo, SnapshotId, Standing, Visibility};
 use crate::parts::Parts;
 use crate::sandbox::CreateError;
 use crate::snapshot::{Save, SnapshotError};
@@ -22,9 +22,11 @@ pub(crate) trait Hibernation: Send + Sync {
         info: &'a SandboxInfo,
         id: SnapshotId,
         connections: Vec<Flow>,
+        kept: Kept,
     ) -> BoxFuture<'a, Result<(Standing, Writing), SnapshotError>>;
 
-    /// Makes a machine from what the sandbox stands on. Its guest has confirmed its identity.
+    /// Makes a machine from what the sandbox stands on: it goes on where it was saved, or boots if only its disk was
+    /// saved. Its guest has confirmed its identity.
     fn restore<'a>(&'a self, info: &'a SandboxInfo) -> BoxFuture<'a, Result<Live, CreateError>>;
 }
 
@@ -35,6 +37,7 @@ impl Hibernation for Parts {
         info: &'a SandboxInfo,
         id: SnapshotId,
         connections: Vec<Flow>,
+        kept: Kept,
     ) -> BoxFuture<'a, Result<(Standing, Writing), SnapshotError>> {
         Box::pin(async move {
             let save = Save {
@@ -45,6 +48,7 @@ impl Hibernation for Parts {
                 name: None,
                 visibility: Visibility::Hidden,
                 afterwards: Afterwards::Stopped,
+                kept,
                 // The sandbox keeps its volumes, so they are not copied.
                 volumes: Vec::new(),
                 process: true,
@@ -61,7 +65,7 @@ impl Hibernation for Parts {
 
     fn restore<'a>(&'a self, info: &'a SandboxInfo) -> BoxFuture<'a, Result<Live, CreateError>> {
         Box::pin(async move {
-            let saved = info.standing.restored.as_ref().ok_or(CreateError::NoSnapshot)?;
+            let Some(saved) = &info.standing.restored else { return self.boot(info).await };
             let snapshot = self.snapshots.get(saved)?.ok_or(CreateError::NoSnapshot)?;
             let mut source = self.snapshots.source(&snapshot)?;
             source.plugs = self.volumes.plugs(info);
@@ -84,5 +88,32 @@ impl Hibernation for Parts {
                 }
             }
         })
+    }
+}
+
+impl Parts {
+    /// Boots a sandbox from its disk.
+    async fn boot(&self, info: &SandboxInfo) -> Result<Live, CreateError> {
+        let saved = info.standing.disk.last().ok_or(CreateError::NoSnapshot)?;
+        let snapshot = self.snapshots.get(saved)?.ok_or(CreateError::NoSnapshot)?;
+        let image = self.snapshots.image(info)?;
+        let mut source = self.snapshots.boot_source(&snapshot, &image)?;
+        source.volume_mib = info.volumes.iter().map(|volume| volume.size_mib).max().unwrap_or_default();
+        source.disk_name = info.standing.top().to_owned();
+        let made = self.machines.factory.restore_as(info.id.clone(), &source).await?;
+        if let Err(error) = self.set_up(info, &made).await {
+            made.discard().await;
+            return Err(error);
+        }
+        let live = made.into_live();
+        start_services(&live.link, image.manifest.recipe, &info.id);
+        Ok(live)
+    }
+
+    /// Tells a guest that has just booted what one that wakes still knows.
+    async fn set_up(&self, info: &SandboxInfo, made: &ReadyMachine) -> Result<(), CreateError> {
+        let variables = self.networks.variables(info)?;
+        identify(made.link(), &made.id, Some(&variables), info.pids).await?;
+        Ok(self.volumes.attach_again(made, info).await?)
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::start::SandboxTask;
 use crate::lifecycle::Request;
-use crate::model::{EndReason, State};
+use crate::model::{EndReason, Kept, State};
 
 /// The pause after a sandbox could not hibernate or end.
 const RETRY: Duration = Duration::from_secs(60);
@@ -23,11 +23,11 @@ impl SandboxTask {
         let stands_still = state == State::Orphaned || asleep && lifetime.sleep.is_free;
         let over = lifetime.left(idle).filter(|_| !stands_still).map(|(left, reason)| {
             let hibernates = !asleep && lifetime.sleep.at_the_end && reason == EndReason::Ttl;
-            (left.max(retry), if hibernates { Request::Hibernate } else { Request::End(reason) })
+            (left.max(retry), if hibernates { Request::Hibernate(lifetime.sleep.keeps) } else { Request::End(reason) })
         });
         self.set_deadline(over.as_ref().map(|(left, _)| *left));
         let idles = self.hibernate_after.filter(|_| lifetime.persistent && self.live().is_some());
-        over.or(idles.map(|after| (after.saturating_sub(idle).max(retry), Request::Hibernate)))
+        over.or(idles.map(|after| (after.saturating_sub(idle).max(retry), Request::Hibernate(Kept::Everything))))
     }
 
     /// How long the sandbox has been idle. Use by others of its group counts.
@@ -42,7 +42,7 @@ impl SandboxTask {
     pub(super) async fn change_or_retry(&mut self, request: Request) {
         // Copies that are being written would end with the machine.
         let nothing_pending = self.saves.quiet_now();
-        if request == Request::Hibernate {
+        if matches!(request, Request::Hibernate(_)) {
             if nothing_pending.is_none() {
                 self.retry_at = Some(Instant::now() + RETRY_AFTER_SAVE);
                 return;

@@ -8,12 +8,12 @@ use sandling_vmm::machine::Afterwards;
 use super::start::SandboxTask;
 use crate::lifecycle::{self, Refused, Request};
 use crate::machine::Live;
-use crate::model::{Cause, Checkpoint, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
+use crate::model::{Cause, Checkpoint, Kept, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
 use crate::snapshot::{Save, Saving, SnapshotError, mend};
 use crate::volume::{self, VolumeError};
 
 /// A guest that takes longer writes the rest out after it wakes.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
 
 impl SandboxTask {
     /// Stops the machine while it is copied. A paused machine stays paused.
@@ -41,8 +41,8 @@ impl SandboxTask {
         // Automatic checkpoints are made often and used seldom, so their processes are not stored.
         let process = mark.as_ref().is_none_or(|mark| mark.cause == Cause::Request);
         let lasting = visibility == Visibility::Listed;
-        let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
-        let save = Save { snapshots, machine, info, id, name, visibility, afterwards, volumes, process, lasting };
+        let (snapshots, machine, kept) = (&self.parts.snapshots, &live.machine, Kept::Everything);
+        let save = Save { snapshots, machine, info, id, name, visibility, afterwards, kept, volumes, process, lasting };
         let saving = save.freeze().await;
         live.link.hold(state != State::Running);
         let mut saving = saving?;

@@ -7,7 +7,7 @@ use super::run::REFRESH;
 use super::start::SandboxTask;
 use crate::lifecycle::{self, Request, Verdict};
 use crate::machine::Live;
-use crate::model::{Checkpoint, SandboxInfo, State};
+use crate::model::{Checkpoint, Kept, SandboxInfo, State};
 use crate::sandbox::{ChangeError, CheckpointError, Phase};
 use crate::store::StoreError;
 
@@ -59,10 +59,11 @@ impl SandboxTask {
             (_, _, Request::End(reason)) => self.end(reason).await?,
             (phase, _, Request::Rewind(moment)) => self.hibernate_at(*moment, phase.live().ok()).await?,
             (Phase::Orphaned, row, _) => self.take_over(row).await?,
-            (Phase::Hibernated, ..) => self.wake().await?,
+            (Phase::Hibernated, _, Request::Boot) => self.wake(Kept::Disk).await?,
+            (Phase::Hibernated, ..) => self.wake(Kept::Everything).await?,
             (Phase::Ended(_), ..) => {}
-            (Phase::Running(live) | Phase::Stalled(live) | Phase::Paused(live), State::Hibernated, _) => {
-                self.hibernate(&live).await?;
+            (Phase::Running(live) | Phase::Stalled(live) | Phase::Paused(live), _, Request::Hibernate(kept)) => {
+                self.hibernate(&live, kept).await?;
             }
             (Phase::Paused(live), ..) => self.resume(live).await?,
             (Phase::Running(live) | Phase::Stalled(live), State::Paused, _) => self.pause(live).await?,

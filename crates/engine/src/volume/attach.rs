@@ -183,6 +183,15 @@ impl Volumes {
         info.volumes.iter().map(|attachment| self.plug(attachment)).collect()
     }
 
+    /// Gives a sandbox that has booted its volumes again. Their journals are replayed.
+    pub(crate) async fn attach_again(&self, made: &ReadyMachine, info: &SandboxInfo) -> Result<(), VolumeError> {
+        for attachment in &info.volumes {
+            made.machine().plug(&self.plug(attachment)).await?;
+            mount(made, attachment, attachment.read_only).await?;
+        }
+        Ok(())
+    }
+
     /// Has the guest write out and unmount its volumes before its machine ends. If the guest does not, its volumes have
     /// a journal that the next sandbox replays.
     pub(crate) async fn unmount(&self, live: &Live, info: &SandboxInfo) {

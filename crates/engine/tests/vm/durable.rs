@@ -81,7 +81,7 @@ async fn what_cannot_be_written_down_does_not_happen() {
 #[tokio::test]
 async fn a_sandbox_whose_time_is_over_falls_asleep_after_what_is_being_saved() {
     let engine = engine().await;
-    let sleep = Sleep { is_free: true, at_the_end: true };
+    let sleep = Sleep { is_free: true, at_the_end: true, ..Sleep::default() };
     let ttl = Some(Duration::from_secs(10));
     let sandbox = engine.engine.create(CreateSpec { sleep, ttl, ..spec("base") }).await.unwrap();
     shell(&sandbox, "echo here > /root/file; head -c 30000000 /dev/urandom > /dev/shm/ballast").await;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
 
 mod bakes;
+mod boot;
 mod carry;
 mod contexts;
 mod durable;

@@ -56,19 +56,25 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             qemu.layers.push(Layer { name: "kernel".to_owned(), path: kernel.clone() });
             qemu.layers.push(Layer { name: "initrd".to_owned(), path: initrd.clone() });
         }
-        Start::Restore { memory, state, .. } => {
-            qemu.inherit.push(Inherit::Read { path: state.clone() });
-            qemu.inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
-            qemu.inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
-            qemu.layers.extend(memory.jail_layers());
-            qemu.memory = Some(memory.base.clone());
-            qemu.preload = Some(memory.library.clone());
-            let memory_bytes = u64::from(config.hardware.memory_mib) << 20;
-            qemu.environment = vec![
-                ("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()),
-                ("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()),
-            ];
-        }
+        Start::Restore { .. } => {}
+    }
+    if let Some(memory) = config.start.memory() {
+        let state = match &config.start {
+            // Nothing reads it. It takes the place of device state, so that the next descriptor has its number.
+            Start::Boot { kernel, .. } => kernel,
+            Start::Restore { state, .. } => state,
+        };
+        qemu.inherit.push(Inherit::Read { path: state.clone() });
+        qemu.inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
+        qemu.inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
+        qemu.layers.extend(memory.jail_layers());
+        qemu.memory = Some(memory.base.clone());
+        qemu.preload = Some(memory.library.clone());
+        let memory_bytes = u64::from(config.hardware.memory_mib) << 20;
+        qemu.environment = vec![
+            ("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()),
+            ("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()),
+        ];
     }
     match config.start.cached() {
         Some(cached) => cached.instead_of(qemu),
@@ -178,12 +184,11 @@ fn accelerator_option(accelerator: Accelerator) -> String {
     }
 }
 
-/// Shared while a machine boots, so that the file is its memory; private when it is restored, so that the file never
-/// changes.
+/// Shared if the file is to become the machine's memory; private over saved memory, so that the file never changes.
 fn memory_backend(start: &Start, mib: u32) -> String {
-    let (path, share) = match start {
-        Start::Boot { .. } => (format!("{FILES}/{}", MachineConfig::MEMORY), "on"),
-        Start::Restore { .. } => (MEMORY.to_owned(), "off"),
+    let (path, share) = match start.memory() {
+        None => (format!("{FILES}/{}", MachineConfig::MEMORY), "on"),
+        Some(_) => (MEMORY.to_owned(), "off"),
     };
     format!("memory-backend-file,id=memory,size={mib}M,mem-path={path},share={share}")
 }
@@ -214,7 +219,12 @@ mod tests {
     }
 
     fn boot() -> Start {
-        Start::Boot { kernel: "/k".into(), initrd: "/i".into(), command_line: "quiet".into() }
+        Start::Boot { kernel: "/k".into(), initrd: "/i".into(), command_line: "quiet".into(), over: None }
+    }
+
+    fn boot_over() -> Start {
+        let over = Some(Memory::base("/m".into(), "/l".into()));
+        Start::Boot { kernel: "/k".into(), initrd: "/i".into(), command_line: "quiet".into(), over }
     }
 
     fn restore() -> Start {
@@ -231,14 +241,24 @@ mod tests {
         let booted = program(&config(boot(), Accelerator::Tcg));
         let restored = program(&config(restore(), Accelerator::Tcg));
         assert_eq!(devices(&booted), devices(&restored));
+        assert_eq!(devices(&program(&config(boot_over(), Accelerator::Tcg))), devices(&restored));
         assert_eq!(devices(&booted).len(), 5);
     }
 
     #[test]
     fn shared_memory_is_never_mapped_shared() {
-        let words = program(&config(restore(), Accelerator::Tcg)).arguments.join(" ");
-        assert!(words.contains("mem-path=/layers/memory,share=off"), "{words}");
-        assert!(!words.contains("share=on"), "{words}");
+        for start in [restore(), boot_over()] {
+            let words = program(&config(start, Accelerator::Tcg)).arguments.join(" ");
+            assert!(words.contains("mem-path=/layers/memory,share=off"), "{words}");
+            assert!(!words.contains("share=on"), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_boots_over_saved_memory_has_the_descriptors_of_a_restored_one() {
+        let inherited = |start| program(&config(start, Accelerator::Tcg)).inherit.len();
+        assert_eq!(inherited(boot_over()), inherited(restore()));
+        assert_ne!(inherited(boot()), inherited(restore()));
     }
 
     #[test]

@@ -32,7 +32,9 @@ pub struct Disk {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// A kernel. Memory goes to the file `memory` in [`MachineDir::files`], from which machines can be restored later.
-    Boot { kernel: PathBuf, initrd: PathBuf, command_line: String },
+    /// With `over`, memory is private instead, and its pages are those of `over` until the kernel writes them. Like a
+    /// restored machine, such a machine can be frozen.
+    Boot { kernel: PathBuf, initrd: PathBuf, command_line: String, over: Option<Memory> },
     /// The memory and the device state of another machine. The memory is shared and never written. With a cached
     /// process, the machine resumes as that process, and device state is not loaded.
     Restore { memory: Memory, state: PathBuf, cached: Option<CachedProcess> },
@@ -43,6 +45,14 @@ impl Start {
         match self {
             Self::Boot { .. } => None,
             Self::Restore { cached, .. } => cached.as_ref(),
+        }
+    }
+
+    /// The saved memory below the machine's own.
+    pub(super) fn memory(&self) -> Option<&Memory> {
+        match self {
+            Self::Boot { over, .. } => over.as_ref(),
+            Self::Restore { memory, .. } => Some(memory),
         }
     }
 }

@@ -62,6 +62,20 @@ impl Machine {
         Ok(frozen)
     }
 
+    /// Stops the machine and makes `overlay` the disk's new overlay, as [`freeze`](Self::freeze) does, but saves neither
+    /// memory nor device state.
+    pub async fn stop_over(&self, overlay: &str) -> Result<(), MachineError> {
+        self.stop().await?;
+        self.put_overlay(overlay).await
+    }
+
+    async fn put_overlay(&self, overlay: &str) -> Result<(), MachineError> {
+        let overlay = json!({
+            "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
+        });
+        self.command("blockdev-snapshot-sync", overlay).await.map(drop)
+    }
+
     /// Copies the process of a stopped machine, which stays stopped.
     pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
         let connection = self.connect_copy().await?;
@@ -95,10 +109,7 @@ impl Machine {
         self.write_state(state).await.map_err(FreezeError::Before)?;
         times.state = begun.elapsed() - times.stop;
         copy_all(copies).await.map_err(FreezeError::Before)?;
-        let overlay = json!({
-            "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
-        });
-        self.command("blockdev-snapshot-sync", overlay).await.map_err(FreezeError::Before)?;
+        self.put_overlay(overlay).await.map_err(FreezeError::Before)?;
         times.disk = begun.elapsed() - times.stop - times.state;
         let copied = self.copy_over(connection, memory_bytes).await;
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::blocking::blocking;
 use super::command_line::{self, QMP_SOCKET};
-use super::config::{MachineConfig, Start};
+use super::config::MachineConfig;
 use super::connect::connect;
 use super::control::{create_writable, write_deadline};
 use super::death;
@@ -59,9 +59,9 @@ impl Starting {
         let program = command_line::program(&config);
         let (dir, jail) = (config.dir.clone(), config.jail.clone());
         let deadline = config.deadline_ms;
-        let boots = matches!(config.start, Start::Boot { .. });
+        let has_memory_file = config.start.memory().is_none();
         let launched = blocking(move || {
-            prepare(&dir, deadline, boots)?;
+            prepare(&dir, deadline, has_memory_file)?;
             jail::launch(&program, &dir, &jail).map_err(MachineError::Launch)
         });
         let jailed = launched.await?;
@@ -131,10 +131,10 @@ fn not_loaded(status: &str) -> MachineError {
     MachineError::NotLoaded { status: status.to_owned() }
 }
 
-fn prepare(dir: &MachineDir, deadline_ms: Option<u64>, boots: bool) -> Result<(), MachineError> {
+fn prepare(dir: &MachineDir, deadline_ms: Option<u64>, has_memory_file: bool) -> Result<(), MachineError> {
     let failed = |source| MachineError::File { step: "create", path: dir.path().to_owned(), source };
     dir.create().map_err(failed)?;
-    if boots {
+    if has_memory_file {
         create_writable(&dir.files().join(MachineConfig::MEMORY)).map_err(failed)?;
     }
     write_deadline(dir, deadline_ms)

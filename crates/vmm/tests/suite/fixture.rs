@@ -82,7 +82,7 @@ async fn bake() -> Template {
     create_overlay(&machine_dir.files().join("root"), "/layers/base", DiskFormat::Raw, DISK_BYTES).await.unwrap();
     let base = Layer { name: "base".to_owned(), path: dir.join("base") };
     let command_line = "console=ttyS0 quiet panic=-1 reboot=t".to_owned();
-    let start = Start::Boot { kernel, initrd, command_line };
+    let start = Start::Boot { kernel, initrd, command_line, over: None };
     let disk = Disk { overlay: "root".to_owned(), backing: vec![base] };
     let machine = Machine::boot(config_in(machine_dir.clone(), start, disk)).await.unwrap();
     let mut guest = Guest::connect(&machine).await;

@@ -2,13 +2,12 @@
 
 use axum::routing::post;
 use jiff::Timestamp;
-use sandling_engine::{EndReason, LifetimeChange, Sandbox, State as SandboxState};
+use sandling_engine::{EndReason, Kept, LifetimeChange, Sandbox, State as SandboxState};
 use serde::Deserialize;
 
 use super::caller::SandboxCall;
-use super::sandboxes::{DEFAULT_TIMEOUT, timeout};
+use super::sandboxes::{DEFAULT_TIMEOUT, kept, timeout};
 use super::view::{SandboxView, end_of};
-use crate::e2b::refusal::unsupported;
 use crate::prelude::*;
 use crate::preview::host::Origin;
 
@@ -30,19 +29,19 @@ struct Span {
     memory: Option<bool>,
 }
 
-/// Wakes a hibernated sandbox. Its timeout is extended, never shortened.
+/// Wakes a hibernated sandbox. With `memory: false` it boots from its disk, even if its memory was saved. Its timeout is
+/// extended, never shortened.
 async fn connect(
     call: SandboxCall<Run>,
     origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
-    if body.value.memory == Some(false) {
-        return Err(unsupported("a sandbox that wakes has its memory; it cannot be booted anew instead"));
-    }
     let seconds = timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT);
     let asleep = matches!(call.sandbox.info().state, SandboxState::Hibernated | SandboxState::Paused);
-    if asleep {
-        call.sandbox.resume().await?;
+    match (asleep, kept(body.value.memory)) {
+        (true, Kept::Everything) => call.sandbox.resume().await?,
+        (true, Kept::Disk) => call.sandbox.boot().await?,
+        (false, _) => {}
     }
     extend(&call.sandbox, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
@@ -80,8 +79,9 @@ async fn set(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
 /// Sets the timeout, counted from now. It may be shorter than before; 0 ends or pauses the sandbox at once.
 async fn set_timeout(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
     let seconds = timeout(body.value.timeout)?.ok_or_else(|| ApiError::bad_request("timeout is missing"))?;
+    let sleep = call.sandbox.info().lifetime.sleep;
     match seconds {
-        0 if call.sandbox.info().lifetime.sleep.at_the_end => call.sandbox.hibernate().await?,
+        0 if sleep.at_the_end => call.sandbox.hibernate_keeping(sleep.keeps).await?,
         0 => call.sandbox.end(EndReason::Ttl).await?,
         _ => set(&call.sandbox, seconds).await?,
     }
@@ -93,14 +93,12 @@ async fn refresh(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusC
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Hibernates a sandbox: memory, disk and processes are saved, and the host's memory is freed.
+/// Hibernates a sandbox: memory, disk and processes are saved, and the host's memory is freed. With `memory: false`, only
+/// the disk is saved, and the sandbox boots when it is resumed.
 async fn pause(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
-    if body.value.memory == Some(false) {
-        return Err(unsupported("a pause keeps memory here; leave `memory: false` out"));
-    }
     if matches!(call.sandbox.info().state, SandboxState::Hibernated | SandboxState::Paused) {
         return Err(ApiError::conflict("sandbox_paused", "the sandbox is paused already"));
     }
-    call.sandbox.hibernate().await?;
+    call.sandbox.hibernate_keeping(kept(body.value.memory)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::routing::{get, post};
-use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeSpec};
+use sandling_engine::{CreateSpec, EndReason, Kept, RunSpec, SandboxInfo, Sleep, VolumeSpec};
 use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
@@ -135,9 +135,6 @@ impl NewSandbox {
                 return Err(unsupported(&format!("{what} cannot be had here; leave it out")));
             }
         }
-        if self.auto_pause_memory == Some(false) {
-            return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
-        }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
         let origin = source.origin().ok_or_else(|| ApiError::not_found("template"))?;
@@ -171,7 +168,11 @@ impl NewSandbox {
             from_snapshot,
             // A timeout of 0 ends the sandbox as soon as it can: the client gets its answer first.
             ttl: Some(Duration::from_secs(timeout(self.timeout)?.unwrap_or(DEFAULT_TIMEOUT).max(1))),
-            sleep: Sleep { is_free: true, at_the_end: self.auto_pause.unwrap_or_default() },
+            sleep: Sleep {
+                is_free: true,
+                at_the_end: self.auto_pause.unwrap_or_default(),
+                keeps: kept(self.auto_pause_memory),
+            },
             env,
             workspace: workspace.to_owned(),
             metadata,
@@ -181,6 +182,11 @@ impl NewSandbox {
             ..CreateSpec::default()
         })
     }
+}
+
+/// What a pause saves. Clients that say nothing want the memory, too.
+pub(super) fn kept(memory: Option<bool>) -> Kept {
+    if memory == Some(false) { Kept::Disk } else { Kept::Everything }
 }
 
 /// Checks an optional timeout in seconds.

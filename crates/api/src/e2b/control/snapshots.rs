@@ -1,7 +1,7 @@
 //! Snapshots. Sandboxes can be created from them as from templates.
 
 use axum::routing::{delete, get, post};
-use sandling_engine::{SnapshotInfo, State as SandboxState};
+use sandling_engine::{Kept, SnapshotInfo, State as SandboxState};
 use sandling_service::TemplateSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,7 +36,8 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
         Name::parse(name)?;
     }
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
-    let slept = call.sandbox.info().state == SandboxState::Hibernated;
+    let info = call.sandbox.info();
+    let slept = info.state == SandboxState::Hibernated;
     if slept {
         call.sandbox.wake().await?;
     }
@@ -44,7 +45,8 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
     drop(place);
     if slept {
         // The sandbox was hibernated before, and the call.caller did not ask to wake it.
-        call.sandbox.hibernate().await?;
+        let kept = if info.sleeps_without_memory() { Kept::Disk } else { Kept::Everything };
+        call.sandbox.hibernate_keeping(kept).await?;
     }
     Ok((StatusCode::CREATED, Json(view(&saved?.0))))
 }

@@ -97,7 +97,7 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
         view["envdAccessToken"] = token::access(app, principal, &info.id).into();
     }
     if state_of(info) == "paused" {
-        view["pauseMode"] = "full".into();
+        view["pauseMode"] = if info.sleeps_without_memory() { "filesystem" } else { "full" }.into();
     }
     view
 }

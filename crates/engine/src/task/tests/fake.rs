@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 use super::super::hibernation::{Hibernation, Writing};
 use crate::link::Link;
 use crate::machine::{ENGINE_FILE, Live};
-use crate::model::{SandboxInfo, SnapshotId, Standing};
+use crate::model::{Kept, SandboxInfo, SnapshotId, Standing};
 use crate::sandbox::CreateError;
 use crate::snapshot::SnapshotError;
 
@@ -89,6 +89,7 @@ impl Hibernation for FakeMachines {
         info: &'a SandboxInfo,
         id: SnapshotId,
         _: Vec<Flow>,
+        _: Kept,
     ) -> BoxFuture<'a, Result<(Standing, Writing), SnapshotError>> {
         Box::pin(async move {
             live.machine.stop().await.unwrap();

@@ -18,7 +18,7 @@ use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::lifecycle::{Refused, Request, Verdict, decide};
 use crate::machine::{MachineFactory, Machines, StandbySettings};
-use crate::model::{EndReason, LifetimeChange, SandboxId, SandboxInfo, State};
+use crate::model::{EndReason, Kept, LifetimeChange, SandboxId, SandboxInfo, State};
 use crate::network::{NetworkConfig, Networks};
 use crate::parts::Parts;
 use crate::registry::Registry;
@@ -139,7 +139,7 @@ impl World {
         let answer = match &request {
             Request::Pause => sandbox.pause().await,
             Request::Resume => sandbox.resume().await,
-            Request::Hibernate => sandbox.hibernate().await,
+            Request::Hibernate(_) => sandbox.hibernate().await,
             Request::Wake => sandbox.wake().await,
             Request::End(reason) => sandbox.end(reason.clone()).await,
             other => panic!("{other:?}"),
@@ -156,7 +156,7 @@ impl World {
         let (before, asked) = (self.state().shown(), decide(self.state(), &request));
         let answer = match request {
             Request::Pause => self.sandbox.pause().await,
-            Request::Hibernate => self.sandbox.hibernate().await,
+            Request::Hibernate(_) => self.sandbox.hibernate().await,
             _ => self.sandbox.wake().await,
         };
         assert_eq!(answer.is_ok(), asked == Ok(Verdict::NothingToDo), "{request:?}: {answer:?}");
@@ -256,12 +256,12 @@ impl World {
         match step {
             Step::Pause => self.ask(Request::Pause).await,
             Step::Resume => self.ask(Request::Resume).await,
-            Step::Hibernate => self.ask(Request::Hibernate).await,
+            Step::Hibernate => self.ask(Request::Hibernate(Kept::Everything)).await,
             Step::Wake => self.ask(Request::Wake).await,
             Step::Kill => self.ask(Request::End(EndReason::Requested)).await,
             Step::HibernateInVain if awake => {
                 self.fakes.fails.store(true, Ordering::SeqCst);
-                self.ask_in_vain(Request::Hibernate).await;
+                self.ask_in_vain(Request::Hibernate(Kept::Everything)).await;
             }
             Step::WakeInVain if !awake && !ended => {
                 self.fakes.fails.store(true, Ordering::SeqCst);
@@ -269,15 +269,15 @@ impl World {
             }
             Step::HibernateInVain | Step::WakeInVain => {}
             Step::PauseUnwritten => self.ask_unwritten(Request::Pause).await,
-            Step::HibernateUnwritten => self.ask_unwritten(Request::Hibernate).await,
+            Step::HibernateUnwritten => self.ask_unwritten(Request::Hibernate(Kept::Everything)).await,
             Step::WakeUnwritten => self.ask_unwritten(Request::Wake).await,
             Step::Extend => self.pass_time(LifetimeChange::default(), None).await,
             Step::Expire if ended || !awake && sleep.is_free => self.pass_time(expiry, None).await,
-            Step::Expire if sleep.at_the_end => self.pass_time(expiry, Some(Request::Hibernate)).await,
+            Step::Expire if sleep.at_the_end => self.pass_time(expiry, Some(Request::Hibernate(Kept::Everything))).await,
             Step::Expire => self.pass_time(expiry, Some(Request::End(EndReason::Ttl))).await,
             Step::IdleLimit if ended || !awake && sleep.is_free => self.pass_time(idle_limit, None).await,
             Step::IdleLimit => self.pass_time(idle_limit, Some(Request::End(EndReason::Idle))).await,
-            Step::Idle => self.pass_time(persistent, awake.then_some(Request::Hibernate)).await,
+            Step::Idle => self.pass_time(persistent, awake.then_some(Request::Hibernate(Kept::Everything))).await,
             Step::DiskFull => self.fill_disk().await,
             Step::GuestDies => self.die().await,
             Step::TakeOver => self.take_over(false).await,

@@ -43,9 +43,13 @@ class AsyncMachine(AsyncSandboxBase):
         await self._request("POST", "/resume")
         self.status = "running"
 
-    async def hibernate(self) -> None:
-        """Saves the machine to disk and frees its memory. The next request that needs it wakes it."""
-        await self._request("POST", "/hibernate", timeout=MACHINE_WITHIN)
+    async def hibernate(self, *, keep_memory: bool = True) -> None:
+        """Saves the machine to disk and frees its memory. The next request that needs it wakes it.
+
+        Without ``keep_memory``, only its disk is saved: it boots when it wakes, and its processes are gone.
+        """
+        body = None if keep_memory else {"keep_memory": False}
+        await self._request("POST", "/hibernate", body=body, timeout=MACHINE_WITHIN)
         self.status = "hibernated"
 
     async def wake(self) -> None:
