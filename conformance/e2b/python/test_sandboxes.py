@@ -98,6 +98,22 @@ def test_a_timeout_is_set_anew_and_connecting_never_shortens_it(make):
         made.set_timeout(-1)
 
 
+def test_rules_open_tls_to_their_host_until_they_are_cleared(make):
+    # That the headers arrive is tested with a server that says so, in the engine's tests.
+    rules = {"pypi.org": [{"transform": {"headers": {"X-Key": "1"}}}]}
+    made = make(timeout=120, network={"allow_out": ["pypi.org"], "rules": rules})
+    assert made.get_info().network["rules"] == {"pypi.org": [{"transform": {"headers": {"x-key": "1"}}}]}
+    ask = "curl -sv -m 60 -o /dev/null https://pypi.org/simple/six/ 2>&1 | grep -e '< HTTP' -e 'issuer:'"
+    answer = made.commands.run(ask).stdout
+    assert " 200" in answer and "Sandling" in answer, answer
+    made.update_network({"allow_out": ["pypi.org"]})
+    assert not made.get_info().network.get("rules")
+    answer = made.commands.run(ask).stdout
+    assert " 200" in answer and "Sandling" not in answer, answer
+    with pytest.raises(SandboxException, match="Host"):
+        make(network={"rules": {"pypi.org": [{"transform": {"headers": {"Host": "example.org"}}}]}})
+
+
 def test_a_timeout_of_zero_ends_or_pauses_at_once(make):
     made = make(timeout=100)
     made.set_timeout(0)

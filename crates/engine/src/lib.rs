@@ -45,10 +45,10 @@ pub use machine::{
     TemplateArchiveError, TemplateError, TemplateSummary, alias_note, stored_name,
 };
 pub use model::{
-    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Kept, Lifetime, LifetimeChange, MOST_CHECKPOINTS,
-    NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo, SandboxSettings, SavedVolume,
-    Sleep, SnapshotId, SnapshotInfo, Standing, State, Timeline, TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo,
-    VolumeKind,
+    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Kept, Lifetime, LifetimeChange,
+    MOST_CHECKPOINTS, NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo,
+    SandboxSettings, SavedVolume, Sleep, SnapshotId, SnapshotInfo, Standing, State, Timeline, TimelineError,
+    USUAL_CHECKPOINTS, VolumeId, VolumeInfo, VolumeKind,
 };
 pub use network::{
     NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefaultChange, NetworkError, NetworkSpec, Networks,

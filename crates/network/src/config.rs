@@ -10,6 +10,7 @@ use crate::dns::{Pin, Resolver};
 use crate::event::Event;
 use crate::flow::Flow;
 use crate::frame::Ends;
+use crate::header_rules::HeaderRules;
 use crate::limits::Limits;
 use crate::link::Cable;
 use crate::peers::Peers;
@@ -30,7 +31,8 @@ pub struct GatewayConfig {
     pub opened: Vec<Ipv4Net>,
     pub limits: Limits,
     pub secrets: SecretSet,
-    /// Required to intercept TLS, for secrets and for the policy's TLS mode `inspected`.
+    pub header_rules: HeaderRules,
+    /// Required to intercept TLS, for secrets, header rules and the policy's TLS mode `inspected`.
     pub interception: Option<Interception>,
     pub resolver: Arc<dyn Resolver>,
     /// Carries TCP connections to everything outside the host, except to the hosts that it does not serve.
@@ -70,6 +72,7 @@ impl GatewayConfig {
             opened: Vec::new(),
             limits: Limits::default(),
             secrets: SecretSet::default(),
+            header_rules: HeaderRules::default(),
             interception: None,
             resolver,
             proxy: None,

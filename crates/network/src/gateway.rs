@@ -13,6 +13,7 @@ use crate::config::{GatewayConfig, Interception};
 use crate::dns::{Lookups, PROXIED, Pin, Pins, ProxiedResolver, Resolver};
 use crate::flow::Flow;
 use crate::frame::{self, Ends};
+use crate::header_rules::HeaderRules;
 use crate::host;
 use crate::journal::{Journal, Stats};
 use crate::limits::Limits;
@@ -105,6 +106,7 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         exchanges: Exchanges::default(),
         rules: watch::Sender::new(Arc::new(rules)),
         secrets: watch::Sender::new(Arc::new(config.secrets)),
+        header_rules: RwLock::new(Arc::new(config.header_rules)),
         interceptor: RwLock::new(interceptor),
         peers: PeerNames::new(config.peers, config.ends.peer_network),
         served: Mutex::default(),
@@ -123,6 +125,12 @@ impl GatewayHandle {
     /// Replaces the secrets at once, and resets connections to hosts whose secrets change.
     pub fn set_secrets(&self, secrets: SecretSet) {
         self.shared.secrets.send_replace(Arc::new(secrets));
+    }
+
+    /// Replaces the headers that are set in requests. Connections whose TLS must be opened now, or no longer, are reset.
+    pub fn set_header_rules(&self, rules: HeaderRules) {
+        *self.shared.header_rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        self.shared.judge_again();
     }
 
     /// Moves the sandbox to another group, or out of all groups. Connections with its previous peers are reset.

@@ -19,7 +19,7 @@
 //!
 //! The modules form layers, and each uses only those above it in this list:
 //!
-//! - data and policy: `name`, `policy`, `placement`, `secret`, `limits`, `rate`, `host`, `flow`
+//! - data and policy: `name`, `policy`, `placement`, `secret`, `header_rules`, `limits`, `rate`, `host`, `flow`
 //! - packets and decisions: `frame`, `event`, `totals`, `journal`
 //! - the guest's side and the accounting: `link`, `meters`, `traffic`, `peers`, `destination`
 //! - protocol parts that do not know about each other: `dns`, `tls`, `tcp`, `udp`
@@ -40,6 +40,7 @@ mod frame;
 pub mod fuzzing;
 mod gateway;
 mod group;
+mod header_rules;
 mod host;
 mod http;
 mod journal;
@@ -68,6 +69,7 @@ pub use flow::Flow;
 pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use group::{Group, Member};
+pub use header_rules::{BadHeaderRule, HeaderRules, HeadersByHost};
 pub use host::addresses as host_addresses;
 pub use journal::Stats;
 pub use limits::{BadLimit, LimitRequest, Limits};

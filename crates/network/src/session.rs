@@ -47,8 +47,9 @@ impl Session {
 
     /// Whether the gateway must intercept TLS to `name`.
     pub fn must_open(&self, name: &HostName) -> bool {
-        let bound = !self.shared.secrets.borrow().bound_to(name, self.destination.port).is_empty();
-        bound || self.shared.rules().inspects()
+        let Destination { address, port, .. } = self.destination;
+        let bound = !self.shared.secrets.borrow().bound_to(name, port).is_empty();
+        bound || self.shared.header_rules().apply_to(Some(name), address, port) || self.shared.rules().inspects()
     }
 
     /// Whether the current policy allows any name, so that an encrypted one does no harm.

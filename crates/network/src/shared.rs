@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::destination::{Destination, Refused, only};
 use crate::dns::{Lookups, Pins};
 use crate::flow::OWN_PORTS;
+use crate::header_rules::HeaderRules;
 use crate::host;
 use crate::journal::Journal;
 use crate::limits::Limits;
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub exchanges: Exchanges,
     pub rules: watch::Sender<Arc<Rules>>,
     pub secrets: watch::Sender<Arc<SecretSet>>,
+    pub header_rules: RwLock<Arc<HeaderRules>>,
     pub interceptor: RwLock<Option<Arc<Interceptor>>>,
     pub peers: PeerNames,
     /// When a peer last started or ended a flow with the guest.
@@ -53,6 +55,11 @@ impl Shared {
     /// The TLS interceptor, if one is configured.
     pub fn interceptor(&self) -> Option<Arc<Interceptor>> {
         self.interceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The headers to set in requests.
+    pub fn header_rules(&self) -> Arc<HeaderRules> {
+        self.header_rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The current rules, with the host's current addresses.

@@ -64,7 +64,7 @@ pub fn network_spec(request: NetworkRequest) -> Result<NetworkSpec, BadNetwork> 
         (request.secrets.clone().unwrap_or_default(), request.limits.unwrap_or_default().into_engine());
     let policy = policy_change(request)?;
     let policy = (!policy.is_nothing()).then(|| policy.onto(&Policy::default()));
-    Ok(NetworkSpec { policy, limits, secrets, group })
+    Ok(NetworkSpec { policy, limits, secrets, group, ..NetworkSpec::default() })
 }
 
 pub(crate) fn network_change(request: NetworkRequest) -> Result<NetworkChange, BadNetwork> {
@@ -76,7 +76,7 @@ pub(crate) fn network_change(request: NetworkRequest) -> Result<NetworkChange, B
     };
     let (secrets, limits) = (request.secrets.clone(), request.limits.unwrap_or_default().into_engine());
     let policy = policy_change(request)?;
-    Ok(NetworkChange { before: Before::Stays, policy, limits, secrets, group })
+    Ok(NetworkChange { before: Before::Stays, policy, limits, secrets, group, header_rules: None })
 }
 
 pub(crate) fn network_default(mut request: NetworkRequest) -> Result<NetworkDefaultChange, BadNetwork> {

@@ -9,9 +9,9 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
     Agent, Audit, AuditChoices, BuildNetwork, CheckpointCommand, Cp, Create, Diff, Events, Exec, Execs, Fork,
-    Hibernate, Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand, Rewind, Rm, Run,
-    SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top, VolumeCommand,
-    WebhookCommand, WorkspaceCommand,
+    Hibernate, Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand,
+    Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top,
+    VolumeCommand, WebhookCommand, WorkspaceCommand,
 };
 use crate::trust::CA_VARIABLE;
 

@@ -26,6 +26,9 @@ pub struct NetworkSettings {
     /// Its guest was told to trust an authority of its own, so that TLS can be opened.
     pub has_authority: bool,
     pub group: Option<Membership>,
+    /// Headers that the gateway sets in its requests, encrypted: they may contain credentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_rules: Option<String>,
 }
 
 /// A secret that a sandbox may use.
@@ -41,7 +44,9 @@ pub struct AttachedSecret {
 impl NetworkSettings {
     /// Whether it says itself that some of its TLS is to be opened.
     pub(crate) fn opens_tls(&self) -> bool {
-        !self.secrets.is_empty() || self.policy.as_ref().is_some_and(|policy| policy.tls == TlsMode::Inspected)
+        !self.secrets.is_empty()
+            || self.header_rules.is_some()
+            || self.policy.as_ref().is_some_and(|policy| policy.tls == TlsMode::Inspected)
     }
 
     /// What a copy of the sandbox has: the same policy, or the same defaults that it follows, the secrets only if they

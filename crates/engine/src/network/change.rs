@@ -1,7 +1,7 @@
 //! Changing the network of a sandbox that runs.
 
 use sandling_network::policy::{Policy, PolicyChange};
-use sandling_network::{LimitRequest, Limits};
+use sandling_network::{HeaderRules, LimitRequest, Limits};
 
 use super::error::NetworkError;
 use super::settings::check;
@@ -17,6 +17,8 @@ pub struct NetworkChange {
     /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
     pub group: Option<GroupChange>,
+    /// The headers that are set in its requests from now on.
+    pub header_rules: Option<HeaderRules>,
 }
 
 /// What becomes of the policy and the limits that a sandbox had of its own.
@@ -63,7 +65,7 @@ fn missing(withheld: &[String], tls_refused: bool) -> String {
 }
 
 impl NetworkSettings {
-    /// The settings after a change, but for secrets that are new, where `now` is the policy that holds and `most` are
+    /// The settings after a change, but for secrets that are new and header rules, where `now` is the policy that holds and `most` are
     /// the operator's limits.
     pub(crate) fn changed(&self, change: NetworkChange, now: &Policy, most: &Limits) -> Result<Self, NetworkError> {
         let mut settings = self.clone();

@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod feed;
 mod groups;
+mod header_rules;
 mod membership;
 mod networks;
 mod prepare;

@@ -47,7 +47,8 @@ impl Networks {
         }
         let (secrets, group) = (self.attach_secrets(workspace, &wish.secrets)?, wish.group.clone());
         let (policy, limits) = (wish.policy.clone(), wish.limits);
-        let mut settings = NetworkSettings { policy, limits, secrets, group, has_authority: false };
+        let header_rules = self.seal_header_rules(workspace, &wish.header_rules)?;
+        let mut settings = NetworkSettings { policy, limits, secrets, group, has_authority: false, header_rules };
         settings.has_authority =
             settings.opens_tls() || self.shared.effective(workspace, template, &settings)?.inspects();
         let authority = if settings.has_authority { Some(generate()?) } else { None };

@@ -93,7 +93,8 @@ impl SandboxNetwork {
 
     /// Whether the gateway has to open TLS and has no authority to do so.
     pub(crate) fn lacks_authority(&self) -> bool {
-        self.effective().inspects() && !self.settings.borrow().has_authority
+        let settings = self.settings.borrow();
+        (settings.header_rules.is_some() || self.effective().inspects()) && !settings.has_authority
     }
 
     pub(super) fn want_authority(&self) {
@@ -134,6 +135,7 @@ impl SandboxNetwork {
         if settings.has_authority {
             config.secrets = self.shared.secret_set(&self.workspace, &settings.secrets);
         }
+        config.header_rules = self.shared.header_rules(&self.workspace, &settings);
         config.pins = std::mem::take(&mut state.saved.pins);
         config.learned = std::mem::take(&mut state.saved.learned);
         config.bytes_out = state.saved.counts.sent_bytes;
@@ -203,6 +205,7 @@ impl SandboxNetwork {
                 opened = gateway.set_interception(&self.shared.gateways.interception(authority));
             }
             gateway.set_secrets(self.shared.secret_set(&self.workspace, &settings.secrets));
+            gateway.set_header_rules(self.shared.header_rules(&self.workspace, &settings));
         }
         self.renew_state(&mut state, &settings);
         Ok(opened.map_err(StartError::from)?)

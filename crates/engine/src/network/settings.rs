@@ -1,7 +1,7 @@
 //! What network a new sandbox asks for.
 
-use sandling_network::LimitRequest;
 use sandling_network::policy::Policy;
+use sandling_network::{HeaderRules, LimitRequest};
 
 use super::error::NetworkError;
 use crate::model::{AttachedSecret, Membership};
@@ -19,6 +19,7 @@ pub struct NetworkSpec {
     /// Secrets of its workspace, by name.
     pub secrets: Vec<String>,
     pub group: Option<Membership>,
+    pub header_rules: HeaderRules,
 }
 
 impl AttachedSecret {

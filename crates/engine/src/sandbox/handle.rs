@@ -19,7 +19,7 @@ use super::saves::Saves;
 use crate::lifecycle::{self, Refused};
 use crate::link::LinkError;
 use crate::machine::Live;
-use crate::model::{Kept, EndReason, Lifetime, LifetimeChange, SandboxId, SandboxInfo, Standing, State, Timeline};
+use crate::model::{EndReason, Kept, Lifetime, LifetimeChange, SandboxId, SandboxInfo, Standing, State, Timeline};
 use crate::network::{CountsView, SandboxNetwork};
 use crate::volume::VolumeError;
 

@@ -114,7 +114,8 @@ impl Snapshots {
         }
         self.check_layers(snapshot)?;
         let mut copied = snapshot.volumes.iter().filter(|volume| volume.copied);
-        let whole = copied.all(|saved| size(&files.volume(saved.was.slot)) == Some(u64::from(saved.was.size_mib) << 20));
+        let whole =
+            copied.all(|saved| size(&files.volume(saved.was.slot)) == Some(u64::from(saved.was.size_mib) << 20));
         if whole { Ok(()) } else { Err(RestoreError::Damaged("volume")) }
     }
 

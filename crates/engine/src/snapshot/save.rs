@@ -229,12 +229,13 @@ impl Saving {
         let begun = Instant::now();
         std::mem::replace(&mut self.taken, Ok(()))?;
         self.info.disk_bytes = fs::metadata(self.files.disk())?.len();
+        // Nothing changes it any more.
+        fs::set_permissions(self.files.overlay(), fs::Permissions::from_mode(0o444))?;
         let writing = match self.frozen.take().transpose() {
             Ok(Some(frozen)) => self.write_memory(&frozen, started, begun)?,
             Ok(None) => None,
             Err(error) => return Err(SnapshotError::Freeze(FreezeError::After(error))),
         };
-        fs::set_permissions(self.files.overlay(), fs::Permissions::from_mode(0o444))?;
         self.info.digests.disk = digest_of(&self.files.disk())?;
         let snapshots = self.snapshots.dir.clone();
         let parent = self.parent()?;

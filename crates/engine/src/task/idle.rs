@@ -23,7 +23,9 @@ impl SandboxTask {
         let stands_still = state == State::Orphaned || asleep && lifetime.sleep.is_free;
         let over = lifetime.left(idle).filter(|_| !stands_still).map(|(left, reason)| {
             let hibernates = !asleep && lifetime.sleep.at_the_end && reason == EndReason::Ttl;
-            (left.max(retry), if hibernates { Request::Hibernate(lifetime.sleep.keeps) } else { Request::End(reason) })
+            // Only a guest that runs can write out what it has not written to its disk.
+            let keeps = if state == State::Running { lifetime.sleep.keeps } else { Kept::Everything };
+            (left.max(retry), if hibernates { Request::Hibernate(keeps) } else { Request::End(reason) })
         });
         self.set_deadline(over.as_ref().map(|(left, _)| *left));
         let idles = self.hibernate_after.filter(|_| lifetime.persistent && self.live().is_some());

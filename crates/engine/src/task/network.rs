@@ -56,13 +56,17 @@ impl SandboxTask {
 
     /// Applies at once everything that does not need the guest, so that the guest cannot delay what binds it. Returns
     /// the secrets that the guest has to be told about first.
-    pub(super) fn change_network(&mut self, change: NetworkChange) -> Result<Granted, NetworkError> {
+    pub(super) fn change_network(&mut self, mut change: NetworkChange) -> Result<Granted, NetworkError> {
         let networks = self.parts.networks.clone();
         networks.check_change(&self.info, &change)?;
         let granted = networks.grant(&self.info.workspace, &self.info.network, &change.secrets)?;
         let named = change.secrets.clone();
         let now = self.network.effective().policy;
-        let settings = self.info.network.changed(change, &now, networks.limits())?;
+        let header_rules = change.header_rules.take();
+        let mut settings = self.info.network.changed(change, &now, networks.limits())?;
+        if let Some(rules) = header_rules {
+            settings.header_rules = networks.seal_header_rules(&self.info.workspace, &rules)?;
+        }
         self.adopt(settings, None)?;
         if let Some(named) = named {
             self.notices.give_only(&named);

@@ -8,7 +8,9 @@ use sandling_vmm::machine::Afterwards;
 use super::start::SandboxTask;
 use crate::lifecycle::{self, Refused, Request};
 use crate::machine::Live;
-use crate::model::{Cause, Checkpoint, Kept, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
+use crate::model::{
+    Cause, Checkpoint, Kept, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility,
+};
 use crate::snapshot::{Save, Saving, SnapshotError, mend};
 use crate::volume::{self, VolumeError};
 

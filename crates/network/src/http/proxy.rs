@@ -234,6 +234,7 @@ impl Proxy<'_> {
             parts.headers.remove(SEC_WEBSOCKET_EXTENSIONS);
         }
         remove_hop_headers(&mut parts.headers, upgrades);
+        session.shared.header_rules().set(name.as_ref(), session.destination.address, port, &mut parts.headers);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = match self.upstream {
             None => target.to_owned(),

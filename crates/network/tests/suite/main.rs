@@ -12,6 +12,7 @@ mod escape;
 mod frames;
 mod groups;
 mod guest;
+mod header_rules;
 mod kernel;
 mod limits;
 mod names;

@@ -59,12 +59,11 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         Start::Restore { .. } => {}
     }
     if let Some(memory) = config.start.memory() {
-        let state = match &config.start {
-            // Nothing reads it. It takes the place of device state, so that the next descriptor has its number.
-            Start::Boot { kernel, .. } => kernel,
-            Start::Restore { state, .. } => state,
-        };
-        qemu.inherit.push(Inherit::Read { path: state.clone() });
+        qemu.inherit.push(match &config.start {
+            // It takes the place of device state, so that the next descriptor has its number.
+            Start::Boot { .. } => Inherit::Closed,
+            Start::Restore { state, .. } => Inherit::Read { path: state.clone() },
+        });
         qemu.inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
         qemu.inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
         qemu.layers.extend(memory.jail_layers());

@@ -58,7 +58,7 @@ class SandlingConfig(BaseModel):  # type: ignore[misc]  # pydantic is installed 
     ttl_seconds: int = 24 * 3600
 
 
-@sandboxenv(name="sandling")  # type: ignore[untyped-decorator]
+@sandboxenv(name="sandling")
 class SandlingEnvironment(SandboxEnvironment):  # type: ignore[misc]
     """One sandbox."""
 
@@ -93,7 +93,7 @@ class SandlingEnvironment(SandboxEnvironment):  # type: ignore[misc]
     def config_deserialize(cls, config: Dict[str, Any]) -> BaseModel:
         return SandlingConfig(**config)
 
-    async def exec(
+    async def exec(  # noqa: PLR0917  # Inspect's signature
         self,
         cmd: List[str],
         input: Union[str, bytes, None] = None,

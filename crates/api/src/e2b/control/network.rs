@@ -10,9 +10,10 @@ use axum::routing::put;
 use sandling_engine::network::Before;
 use sandling_engine::{NetworkChange, NetworkSpec};
 use sandling_network::policy::{Entry, Mode, Policy, PolicyChange};
+use sandling_network::{BadHeaderRule, HeaderRules, HeadersByHost};
 use sandling_wire::NetworkRequest;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::caller::SandboxCall;
 use crate::convert::network::{denied, network_spec};
@@ -40,15 +41,14 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The policy of this request, or an error for unsupported options. `usual` returns the default policy, for
+    /// What this request asks for, or an error for unsupported options. `usual` returns the default policy, for
     /// requests that set none.
     pub(super) fn spec(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
-        if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
-            return Err(unsupported(&format!(
-                "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
-                 replaces a placeholder in them"
-            )));
-        }
+        let header_rules = self.header_rules()?;
+        Ok(NetworkSpec { policy: self.policy(usual)?, header_rules, ..NetworkSpec::default() })
+    }
+
+    fn policy(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<Option<Policy>, ApiError> {
         if !self.dns_servers.is_empty() || !self.egress_proxy.is_null() {
             return Err(unsupported(
                 "DNS servers and a proxy are the server's; leave dns_servers and egress_proxy out",
@@ -71,28 +71,39 @@ impl Network {
                     "allow_out has all of the internet and more, and deny_out takes parts of it: leave either out",
                 ));
             }
-            let policy = Policy { deny, ..Policy::of(Mode::Open) };
-            return Ok(NetworkSpec { policy: Some(policy), ..NetworkSpec::default() });
+            return Ok(Some(Policy { deny, ..Policy::of(Mode::Open) }));
         }
         if listed.is_empty() && !deny.is_empty() && !self.deny_out.iter().any(|entry| is_all(entry)) {
             let mut policy = usual()?;
             policy.deny.extend(deny);
-            return Ok(NetworkSpec { policy: Some(policy), ..NetworkSpec::default() });
+            return Ok(Some(policy));
         }
         let allow = Some(listed).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
-        Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?)
+        Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?.policy)
     }
 
     /// The change that an update makes.
     fn change(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkChange, ApiError> {
-        Ok(match self.spec(usual)?.policy {
+        let spec = self.spec(usual)?;
+        let change = match spec.policy {
             // It replaces the policy, but keeps the parts that E2B's format cannot express.
             Some(policy) => {
                 NetworkChange { policy: PolicyChange { tls: None, ..policy.into() }, ..NetworkChange::default() }
             }
             // An empty update goes back to the default, as with E2B.
             None => NetworkChange { before: Before::Forgotten, ..NetworkChange::default() },
-        })
+        };
+        Ok(NetworkChange { header_rules: Some(spec.header_rules), ..change })
+    }
+
+    /// The headers that rules set. Of several rules of one host, the last wins.
+    fn header_rules(&self) -> Result<HeaderRules, ApiError> {
+        let mut rules = HeadersByHost::new();
+        for (host, rule) in self.rules.iter().flat_map(|(host, rules)| rules.iter().map(move |rule| (host, rule))) {
+            let headers = rule.transform.iter().flat_map(|transform| transform.headers.clone());
+            rules.entry(host.clone()).or_default().extend(headers);
+        }
+        rules.try_into().map_err(|error: BadHeaderRule| ApiError::bad_request(error.to_string()))
     }
 
     /// The host that the sandbox's servers shall see.
@@ -131,14 +142,13 @@ struct Rule {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Transform {
-    headers: Map<String, Value>,
+    headers: BTreeMap<String, String>,
 }
 
-impl Rule {
-    /// Whether the rule modifies requests.
-    fn changes(&self) -> bool {
-        self.transform.as_ref().is_some_and(|transform| !transform.headers.is_empty())
-    }
+/// Header rules in E2B's format.
+pub(super) fn rules_view(rules: HeaderRules) -> Value {
+    let rules = HeadersByHost::from(rules).into_iter();
+    rules.map(|(host, headers)| (host, json!([{ "transform": { "headers": headers } }]))).collect()
 }
 
 /// A policy in E2B's format.
@@ -209,14 +219,24 @@ mod tests {
         };
         let empty = change(json!({}));
         assert!(empty.before == Before::Forgotten && empty.policy.is_nothing());
+        assert_eq!(empty.header_rules, Some(HeaderRules::default()), "rules are cleared, too");
         let denied = change(json!({ "denyOut": ["1.2.3.4"] }));
         assert_eq!((denied.before, denied.policy.mode), (Before::Stays, Some(Mode::Allow)));
         assert_eq!(denied.policy.allow.unwrap().len(), 1);
     }
 
     #[test]
-    fn a_rule_that_changes_nothing_is_none() {
-        assert_eq!(policy(json!({ "rules": { "a.example": [] , "b.example": [{ "transform": {} }] } })).unwrap(), None);
+    fn rules_set_headers_and_open_nothing() {
+        let read = |rules: Value| {
+            let network: Network = serde_json::from_value(json!({ "rules": rules })).unwrap();
+            network.spec(|| Ok(Policy::default())).map(|spec| (spec.policy, rules_view(spec.header_rules)))
+        };
+        let set = |headers: Value| json!({ "transform": { "headers": headers } });
+        assert_eq!(read(json!({ "a.example": [], "b.example": [{ "transform": {} }] })).unwrap(), (None, json!({})));
+        let two = json!({ "a.example": [set(json!({ "x-a": "1", "x-b": "2" })), set(json!({ "x-b": "3" }))] });
+        let merged = json!({ "a.example": [set(json!({ "x-a": "1", "x-b": "3" }))] });
+        assert_eq!(read(two).unwrap(), (None, merged));
+        assert!(read(json!({ "a.example": [set(json!({ "Host": "b.example" }))] })).is_err());
     }
 
     #[test]
@@ -226,7 +246,7 @@ mod tests {
             json!({ "denyOut": ["example.org"] }),
             json!({ "dnsServers": ["1.1.1.1"] }),
             json!({ "egressProxy": { "address": "x:1" } }),
-            json!({ "rules": { "a.example": [{ "transform": { "headers": { "X-Key": "1" } } }] } }),
+            json!({ "rules": { "a.example": [{ "transform": { "headers": { "Host": "1" } } }] } }),
             json!({ "allowOut": ["not a name"] }),
             json!({ "allowOut": ["1.1.1.1"] }),
             json!({ "allowOut": ["pypi.org", "8.8.8.8/32"] }),

@@ -94,6 +94,9 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
     view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
     if principal.scope.allows(Scope::Run) {
+        // Rules may contain credentials. If they cannot be read, the gateway does not use them either.
+        let rules = app.engine.networks().header_rules_of(info).unwrap_or_default();
+        view["network"]["rules"] = network::rules_view(rules);
         view["envdAccessToken"] = token::access(app, principal, &info.id).into();
     }
     if state_of(info) == "paused" {

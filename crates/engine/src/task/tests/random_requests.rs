@@ -273,7 +273,9 @@ impl World {
             Step::WakeUnwritten => self.ask_unwritten(Request::Wake).await,
             Step::Extend => self.pass_time(LifetimeChange::default(), None).await,
             Step::Expire if ended || !awake && sleep.is_free => self.pass_time(expiry, None).await,
-            Step::Expire if sleep.at_the_end => self.pass_time(expiry, Some(Request::Hibernate(Kept::Everything))).await,
+            Step::Expire if sleep.at_the_end => {
+                self.pass_time(expiry, Some(Request::Hibernate(Kept::Everything))).await
+            }
             Step::Expire => self.pass_time(expiry, Some(Request::End(EndReason::Ttl))).await,
             Step::IdleLimit if ended || !awake && sleep.is_free => self.pass_time(idle_limit, None).await,
             Step::IdleLimit => self.pass_time(idle_limit, Some(Request::End(EndReason::Idle))).await,

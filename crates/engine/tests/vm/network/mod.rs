@@ -7,6 +7,7 @@ mod datagrams;
 mod defaults;
 mod escapes;
 mod groups;
+mod header_rules;
 mod life;
 mod registries;
 mod secrets;

@@ -44,9 +44,13 @@ class Machine(SandboxBase):
         self._request("POST", "/resume")
         self.status = "running"
 
-    def hibernate(self) -> None:
-        """Saves the machine to disk and frees its memory. The next request that needs it wakes it."""
-        self._request("POST", "/hibernate", timeout=MACHINE_WITHIN)
+    def hibernate(self, *, keep_memory: bool = True) -> None:
+        """Saves the machine to disk and frees its memory. The next request that needs it wakes it.
+
+        Without ``keep_memory``, only its disk is saved: it boots when it wakes, and its processes are gone.
+        """
+        body = None if keep_memory else {"keep_memory": False}
+        self._request("POST", "/hibernate", body=body, timeout=MACHINE_WITHIN)
         self.status = "hibernated"
 
     def wake(self) -> None:
