@@ -111,6 +111,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_sandbox_that_runs_can_hibernate_without_its_memory() {
+        let hibernate = |state, kept| decide(state, &Request::Hibernate(kept));
+        assert_eq!(hibernate(State::Running, Kept::Disk), Ok(Verdict::Go(State::Hibernated)));
+        assert_eq!(hibernate(State::Paused, Kept::Disk), Err(Refused::Paused));
+        assert_eq!(hibernate(State::Stalled, Kept::Disk), Err(Refused::DiskFull));
+        assert_eq!(hibernate(State::Paused, Kept::Everything), Ok(Verdict::Go(State::Hibernated)));
+        assert_eq!(decide(State::Hibernated, &Request::Boot), Ok(Verdict::Go(State::Running)));
+    }
+
+    #[test]
     fn a_request_that_is_made_twice_changes_nothing() {
         assert_eq!(decide(State::Paused, &Request::Pause), Ok(Verdict::NothingToDo));
         assert_eq!(decide(State::Ended, &Request::End(EndReason::Requested)), Ok(Verdict::NothingToDo));
