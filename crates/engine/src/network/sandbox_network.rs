@@ -93,7 +93,7 @@ impl SandboxNetwork {
 
     /// Whether the gateway has to open TLS and has no authority to do so.
     pub(crate) fn lacks_authority(&self) -> bool {
-        let settings = self.settings.borrow();
+        let settings = self.settings();
         (settings.header_rules.is_some() || self.effective().inspects()) && !settings.has_authority
     }
 
