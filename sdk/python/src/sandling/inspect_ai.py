@@ -40,7 +40,7 @@ LONGEST_TEXT_INPUT = 64 * 1024
 WITH_INPUT = 'exec <"$0"; rm -f "$0"; exec "$@"'
 
 
-class SandlingConfig(BaseModel):  # type: ignore[misc]  # pydantic is installed only where it is tested
+class SandlingConfig(BaseModel, frozen=True):  # type: ignore[misc, call-arg]  # pydantic is installed only where it is tested
     """The sandbox of a sample. Missing options come from the template and the server."""
 
     template: str = DEFAULT_TEMPLATE
@@ -56,6 +56,10 @@ class SandlingConfig(BaseModel):  # type: ignore[misc]  # pydantic is installed 
     user: Optional[str] = None
     #: A sandbox ends after this time, even if the evaluation was killed.
     ttl_seconds: int = 24 * 3600
+
+    def __hash__(self) -> int:
+        # Inspect keeps configurations as keys of a dictionary.
+        return hash(self.model_dump_json())
 
 
 @sandboxenv(name="sandling")
@@ -151,7 +155,10 @@ class SandlingEnvironment(SandboxEnvironment):  # type: ignore[misc]
         try:
             content = await self.sandbox.filesystem.read(path, length=most + 1)
         except (BadRequestError, NotFoundError) as error:
-            _raise_as_python(file, error)
+            # An empty file has no first byte.
+            if error.code != "out_of_range":
+                _raise_as_python(file, error)
+            content = b""
         if len(content) > most:
             raise OutputLimitExceededError(
                 limit_str=SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, truncated_output=None
