@@ -108,8 +108,9 @@ def test_rules_open_tls_to_their_host_until_they_are_cleared(make):
     assert " 200" in answer and "Sandling" in answer, answer
     made.update_network({"allow_out": ["pypi.org"]})
     assert not made.get_info().network.get("rules")
-    answer = made.commands.run(ask).stdout
-    assert " 200" in answer and "Sandling" not in answer, answer
+    # Test hosts may have a mirror whose authority the sandbox does not know.
+    answer = made.commands.run(ask.replace("-sv", "-skv")).stdout
+    assert " 200" in answer and "issuer:" in answer and "Sandling" not in answer, answer
     with pytest.raises(SandboxException, match="Host"):
         make(network={"rules": {"pypi.org": [{"transform": {"headers": {"Host": "example.org"}}}]}})
 
