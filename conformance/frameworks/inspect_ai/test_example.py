@@ -7,7 +7,7 @@ def answer(request, _):
         return "hello, world"
     if "42 at /" in json.dumps(request):
         return [("submit", {"answer": "It is 42."})]
-    return [("bash", {"cmd": "echo $((6 * 7)) at $PWD"})]
+    return [("bash", {"command": "echo $((6 * 7)) at $PWD"})]
 
 
 def test_the_example_runs_in_a_sandbox(run_example):
