@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::definition::{
@@ -38,7 +38,8 @@ struct Lease {
 #[derive(Default)]
 struct History {
     changes: Vec<(Revision, Change)>,
-    newest: watch::Sender<Revision>,
+    /// Wakes waiters in their order, so that a simulation can be repeated. A `watch` channel wakes them at random.
+    changed: Arc<Notify>,
 }
 
 fn family(key: &str) -> &str {
@@ -97,7 +98,7 @@ impl State {
     fn remember(&mut self, key: &str, change: Change) {
         let history = self.history.entry(family(key).to_owned()).or_default();
         history.changes.push((self.revision, change));
-        history.newest.send_replace(self.revision);
+        history.changed.notify_waiters();
     }
 
     fn renew(&mut self, id: LeaseId) -> Result<(), LedgerError> {
@@ -184,15 +185,15 @@ impl Ledger for ModelLedger {
     }
 
     async fn changes(&self, prefix: &str, after: Revision) -> Result<Changes, LedgerError> {
+        let changed = self.state().history.entry(family(prefix).to_owned()).or_default().changed.clone();
         loop {
-            let (mut newest, next_expiry) = {
-                let mut state = self.state();
+            let changed = changed.notified();
+            let next_expiry = {
+                let state = self.state();
                 if let Some(changes) = state.changes(prefix, after)? {
                     return Ok(changes);
                 }
-                let history = state.history.entry(family(prefix).to_owned()).or_default();
-                let newest = history.newest.subscribe();
-                (newest, state.expiries.first().map(|(expires, _)| *expires))
+                state.expiries.first().map(|(expires, _)| *expires)
             };
             let expiry = async {
                 match next_expiry {
@@ -202,7 +203,7 @@ impl Ledger for ModelLedger {
             };
             tokio::select! {
                 biased;
-                _ = newest.changed() => {}
+                () = changed => {}
                 () = expiry => {}
             }
         }

@@ -70,7 +70,7 @@ impl SqliteLedger {
             store.connection.execute_batch("begin immediate")?;
             let result = store.end_expired_leases().and_then(|()| work(&mut store));
             store.connection.execute_batch(if result.is_ok() { "commit" } else { "rollback" })?;
-            Ok((result?, store.position("revision")?))
+            Ok::<_, LedgerError>((result?, store.position("revision")?))
         };
         let joined = tokio::task::spawn_blocking(work).await;
         let (result, revision) = joined.map_err(|error| LedgerError::Unexpected(error.to_string()))??;
@@ -93,6 +93,10 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record { key: key.into(), value: value.into(), created, modified })
 }
 
+fn milliseconds(number: i64) -> Duration {
+    Duration::from_millis(number.unsigned_abs())
+}
+
 /// The smallest text that is greater than every key with the prefix. Keys are never as large as this character.
 fn end_of(prefix: &str) -> String {
     format!("{prefix}\u{10ffff}")
@@ -110,10 +114,10 @@ impl Store {
 
     fn restart_leases(&mut self) -> Result<(), LedgerError> {
         let mut leases = self.connection.prepare("select id, ttl_ms from lease")?;
-        let leases = leases.query_map([], |row| Ok((LeaseId(row.get(0)?), row.get(1)?)))?;
+        let leases = leases.query_map([], |row| Ok((LeaseId(row.get(0)?), milliseconds(row.get(1)?))))?;
         for lease in leases {
-            let (lease, ttl_ms) = lease?;
-            self.expiries.insert(lease, Instant::now() + Duration::from_millis(ttl_ms));
+            let (lease, ttl) = lease?;
+            self.expiries.insert(lease, Instant::now() + ttl);
         }
         Ok(())
     }
@@ -140,8 +144,8 @@ impl Store {
 
     fn renew(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
         let ttl = "select ttl_ms from lease where id = ?";
-        let ttl_ms = self.connection.query_row(ttl, [lease.0], |row| row.get(0)).optional()?;
-        let ttl = Duration::from_millis(ttl_ms.ok_or(LedgerError::LeaseGone)?);
+        let ttl = self.connection.query_row(ttl, [lease.0], |row| row.get(0).map(milliseconds)).optional()?;
+        let ttl = ttl.ok_or(LedgerError::LeaseGone)?;
         self.expiries.insert(lease, Instant::now() + ttl);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Creates: placed by any node, claimed by the chosen one, answered by the owner.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 
 use super::state::{Node, Row};
@@ -40,7 +42,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
             let random = state.random.u64(..);
             state.table.candidates(template, hardware, round, random)
         };
-        let ask = |name| async move {
+        let ask = |name: Arc<str>| async move {
             let offer = Ask::Offer { template: template.to_owned() };
             match self.peers.ask(&name, offer).await {
                 Ok(Reply::Cost(cost)) => Some((cost, name)),

@@ -142,12 +142,14 @@ pub async fn leases_end(ledger: &impl Ledger) -> anyhow::Result<()> {
     let renewals = async {
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            ledger.renew(kept).await?;
+            if let Err(error) = ledger.renew(kept).await {
+                return error;
+            }
         }
     };
     tokio::select! {
         gone = wait_until_gone(ledger, "lease/dropped") => gone?,
-        renewed = renewals => { let _: () = renewed.map_err(|error: LedgerError| error)?; }
+        refused = renewals => return Err(refused.into()),
     }
     ensure!(ledger.get("lease/kept").await?.is_some() && ledger.get("lease/freed").await?.is_some());
     ensure!(matches!(ledger.renew(dropped).await, Err(LedgerError::LeaseGone)));

@@ -150,9 +150,9 @@ async fn fault(world: Arc<World>, at: usize, kind: usize, time: Duration) {
             }
         }
         2 => {
-            world.slot(at).paused.send_replace(true);
+            world.slot(at).pause();
             sleep(time).await;
-            world.slot(at).paused.send_replace(false);
+            world.slot(at).resume();
         }
         3 | 4 => {
             let (ledger, peers) = [(true, false), (true, true), (false, true)][world.below(3)];
@@ -181,7 +181,7 @@ fn heal(world: &Arc<World>) {
         {
             let mut slot = world.slot(at);
             (slot.cut_from_ledger, slot.cut_from_peers, slot.slow) = (false, false, Duration::ZERO);
-            slot.paused.send_replace(false);
+            slot.resume();
         }
         if at > 0 && world.below(20) == 0 {
             world.crash(at);

@@ -9,7 +9,7 @@ use sandling_fleet::{
     Ask, Changes, Clock, Condition, Expect, Host, Known, LeaseId, Ledger, LedgerError, ModelLedger, Node, Outcome,
     Page, Peers, Presence, Record, Reply, Revision, Settings, Transaction, Unreachable,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,7 +53,8 @@ pub struct World {
 pub struct Slot {
     pub node: Option<Arc<SimNode>>,
     pub tasks: JoinSet<()>,
-    pub paused: watch::Sender<bool>,
+    paused: bool,
+    resumed: Arc<Notify>,
     pub cut_from_ledger: bool,
     pub cut_from_peers: bool,
     pub slow: Duration,
@@ -69,6 +70,17 @@ pub struct Seat {
     pub at: usize,
 }
 
+impl Slot {
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub fn resume(&mut self) {
+        self.paused = false;
+        self.resumed.notify_waiters();
+    }
+}
+
 pub fn name(at: usize) -> String {
     format!("n{at:04}")
 }
@@ -79,7 +91,8 @@ impl World {
         let slot = |random: &mut fastrand::Rng| Slot {
             node: None,
             tasks: JoinSet::new(),
-            paused: watch::Sender::new(false),
+            paused: false,
+            resumed: Arc::default(),
             cut_from_ledger: false,
             cut_from_peers: false,
             slow: Duration::ZERO,
@@ -132,7 +145,7 @@ impl World {
         let mut slot = self.slot(at);
         slot.node = None;
         slot.tasks = JoinSet::new();
-        slot.paused.send_replace(false);
+        slot.resume();
     }
 
     /// Ends the machines too. Notes are on the disk and stay.
@@ -177,11 +190,13 @@ impl World {
 impl Seat {
     /// Waits while the process is stopped.
     async fn gate(&self) {
-        let mut paused = self.world.slot(self.at).paused.subscribe();
-        while *paused.borrow_and_update() {
-            if paused.changed().await.is_err() {
+        let resumed = self.world.slot(self.at).resumed.clone();
+        loop {
+            let resumed = resumed.notified();
+            if !self.world.slot(self.at).paused {
                 return;
             }
+            resumed.await;
         }
     }
 
