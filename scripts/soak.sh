@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
 # simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, and the host's attacks on builds that each lack one defense.
+# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, and the host's attacks on
+# builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #

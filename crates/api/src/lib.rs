@@ -20,6 +20,7 @@ mod e2b;
 mod error;
 mod extract;
 mod file_content;
+mod fleet;
 mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -50,6 +51,7 @@ mod text;
 mod webhook_sender;
 
 pub use app::App;
+pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken};
 pub use native::openapi_json;
 pub use server::{Listener, LocalCertificate, ServerLimits, Tls, TlsError, serve};
 pub use telemetry::{BadTelemetry, Telemetry, TelemetrySettings};

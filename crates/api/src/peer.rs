@@ -17,6 +17,17 @@ pub(crate) struct Route {
     pub(crate) scheme: &'static str,
     /// The domain that the server is configured for.
     pub(crate) domain: Option<Arc<str>>,
+    pub(crate) sender: Sender,
+}
+
+/// Who sends the requests of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Client,
+    /// Another node of the fleet, which has shown its certificate.
+    Node,
+    /// On the address for nodes, without a certificate.
+    Stranger,
 }
 
 struct Shared {

@@ -37,7 +37,18 @@ pub(crate) fn build(app: Arc<App>) -> Router {
     Router::new().fallback(move |request: Request| dispatch(app, own, theirs, request))
 }
 
+/// In a fleet, another node may answer.
 async fn dispatch(app: Arc<App>, own: Router, theirs: Router, request: Request) -> Result<Response, Infallible> {
+    match app.fleet() {
+        Some(fleet) => {
+            let answer_here = |request| answer_here(app.clone(), own.clone(), theirs.clone(), request);
+            Ok(fleet.answer(&app, request, answer_here).await)
+        }
+        None => answer_here(app, own, theirs, request).await,
+    }
+}
+
+async fn answer_here(app: Arc<App>, own: Router, theirs: Router, request: Request) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let dialect = Dialect::of_token(&presented(&parts));
     let request = Request::from_parts(parts, body);

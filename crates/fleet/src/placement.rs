@@ -15,10 +15,12 @@ pub struct NodeTable {
     members: Vec<Member>,
 }
 
-struct Member {
-    name: Arc<str>,
+/// One node as its record describes it.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub name: Arc<str>,
+    pub record: Arc<NodeRecord>,
     hash: u64,
-    record: Record,
 }
 
 fn hash(text: &str) -> u64 {
@@ -45,14 +47,24 @@ impl NodeTable {
         let name = key.strip_prefix(NODES).unwrap_or(key);
         let place = self.members.binary_search_by(|member| (*member.name).cmp(name));
         match (place, change) {
-            (Ok(at), Change::Put(record)) => self.members[at].record = record,
+            (Ok(at), Change::Put(record)) => match decode(&record) {
+                Ok(record) => self.members[at].record = Arc::new(record),
+                Err(_) => drop(self.members.remove(at)),
+            },
             (Ok(at), Change::Deleted { .. }) => drop(self.members.remove(at)),
             (Err(at), Change::Put(record)) => {
                 let name: Arc<str> = record.key.strip_prefix(NODES).unwrap_or(&record.key).into();
-                self.members.insert(at, Member { hash: hash(&name), name, record });
+                // A record that cannot be read is not a member.
+                if let Ok(record) = decode(&record) {
+                    self.members.insert(at, Member { hash: hash(&name), name, record: Arc::new(record) });
+                }
             }
             (Err(_), Change::Deleted { .. }) => {}
         }
+    }
+
+    pub fn members(&self) -> &[Member] {
+        &self.members
     }
 
     pub fn contains(&self, name: &str) -> bool {
@@ -66,11 +78,8 @@ impl NodeTable {
     }
 
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.
-    pub fn candidates(&self, template: &str, hardware: &str, round: usize, random: u64) -> Vec<Arc<str>> {
-        let fits = |member: &&Member| {
-            let record = decode::<NodeRecord>(&member.record);
-            record.is_ok_and(|record| !record.draining && record.hardware == hardware)
-        };
+    pub fn candidates(&self, template: &str, hardware: &str, round: usize, random: u64) -> Vec<Member> {
+        let fits = |member: &&Member| !member.record.draining && member.record.hardware == hardware;
         let subject = hash(template);
         let mut ranked: Vec<_> = self.members.iter().map(|member| (score(member.hash, subject), member)).collect();
         let wanted = PREFERRED * (round + 1);
@@ -84,9 +93,9 @@ impl NodeTable {
             ranked.into_iter().map(|(_, member)| member).filter(fits).skip(PREFERRED * round).take(PREFERRED);
         let start = random as usize % self.members.len().max(1);
         let others = self.members[start..].iter().chain(&self.members[..start]);
-        let mut names: Vec<_> = preferred.map(|member| member.name.clone()).collect();
-        let other = others.take(16).filter(fits).map(|member| member.name.clone()).find(|name| !names.contains(name));
-        names.extend(other);
-        names
+        let mut found: Vec<_> = preferred.cloned().collect();
+        let other = others.take(16).filter(fits).find(|other| found.iter().all(|member| member.name != other.name));
+        found.extend(other.cloned());
+        found
     }
 }

@@ -25,6 +25,16 @@ pub fn sandbox_key(workspace: &str, idempotency_key: &str) -> String {
     format!("{SANDBOXES}{workspace}/{}", &hash.to_hex()[..20])
 }
 
+/// The node that creates the sandbox of an idempotency key.
+pub fn create_key(workspace: &str, idempotency_key: &str) -> String {
+    sandbox_key(workspace, idempotency_key).replacen(SANDBOXES, "create/", 1)
+}
+
+/// What the ids of a node's sandboxes carry.
+pub fn node_tag(node: &str) -> u32 {
+    u32::from_be_bytes(*blake3::hash(node.as_bytes()).as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
 pub fn quota_key(workspace: &str) -> String {
     format!("quota/{workspace}")
 }
@@ -46,6 +56,12 @@ pub struct NodeRecord {
     pub fingerprint: String,
     /// Accelerator, CPU model and QEMU version: a memory image restores only on an equal one.
     pub hardware: String,
+    /// Where other nodes reach this one, such as `10.0.0.1:7443`.
+    #[serde(default)]
+    pub address: String,
+    /// The version of Sandling.
+    #[serde(default)]
+    pub version: String,
     pub draining: bool,
     #[serde(flatten)]
     pub unknown: Unknown,

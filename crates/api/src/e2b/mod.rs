@@ -22,6 +22,6 @@ mod token;
 
 pub(crate) use actions::ACTIONS;
 pub(crate) use envd::split_frames;
-pub(crate) use place::by_place;
+pub(crate) use place::{by_place, named_in_header, parse_id};
 pub(crate) use refusal::shape_of_client;
 pub(crate) use router::routes;

@@ -17,8 +17,9 @@ use tower::ServiceExt;
 
 use super::heartbeat::Heartbeat;
 use super::socket::TcpPlace;
+use crate::fleet;
 use crate::live_requests::UpgradedBy;
-use crate::peer::{Peer, Route};
+use crate::peer::{Peer, Route, Sender};
 use crate::router;
 
 /// A connection, as its requests need it.
@@ -39,7 +40,12 @@ impl Client {
         if version == Version::HTTP_2 {
             name_host(&mut request);
         }
-        let peer = Peer::new(self.route, self.place.trusted.clone());
+        let from_node = self.route.sender == Sender::Node;
+        let route = if from_node { fleet::route_of_client(self.route, request.headers()) } else { self.route };
+        let peer = Peer::new(route, self.place.trusted.clone());
+        if from_node {
+            peer.authenticate();
+        }
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(self.upgraded_by.clone());
         let wants_beats = version != Version::HTTP_2 && router::wants_interim_responses(request.headers());

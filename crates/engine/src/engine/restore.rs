@@ -47,7 +47,7 @@ impl Engine {
         let begun = Instant::now();
         let _held = self.parts.snapshots.hold(&snapshot.id);
         let mut source = self.parts.snapshots.source(snapshot)?;
-        let id = SandboxId::fresh();
+        let id = SandboxId::fresh_on(self.parts.machines.factory.node_tag);
         let carried =
             self.parts.volumes.carry(self.parts.snapshots.saved_volumes(snapshot), &id, &origin.workspace).await?;
         source.plugs = carried.plugs.clone();

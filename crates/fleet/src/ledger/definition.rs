@@ -163,3 +163,37 @@ pub trait Ledger: Send + Sync {
     /// Forgets the changes up to and including the given revision. The records stay.
     fn compact(&self, until: Revision) -> impl Future<Output = Result<(), LedgerError>> + Send;
 }
+
+impl<L: Ledger> Ledger for &L {
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, LedgerError> {
+        (**self).grant(ttl).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), LedgerError> {
+        (**self).renew(lease).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), LedgerError> {
+        (**self).revoke(lease).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome, LedgerError> {
+        (**self).commit(transaction).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Record>, LedgerError> {
+        (**self).get(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LedgerError> {
+        (**self).list(prefix, after, limit).await
+    }
+
+    async fn changes(&self, prefix: &str, after: Revision) -> Result<Changes, LedgerError> {
+        (**self).changes(prefix, after).await
+    }
+
+    async fn compact(&self, until: Revision) -> Result<(), LedgerError> {
+        (**self).compact(until).await
+    }
+}

@@ -1,7 +1,5 @@
 //! Creates: placed by any node, claimed by the chosen one, answered by the owner.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 
 use super::state::{Node, Row};
@@ -10,6 +8,7 @@ use crate::clock::Clock;
 use crate::host::{Ask, CreateRequest, Host, Peers, Reply};
 use crate::ledger::{Ledger, LedgerError, Revision};
 use crate::permits::{self, Share};
+use crate::placement::Member;
 use crate::records::{SandboxRecord, SandboxState, decode, sandbox_key};
 
 const ROUNDS: usize = 3;
@@ -37,12 +36,10 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
 
     /// The cheapest of the candidates that answer.
     pub(super) async fn place(&self, template: &str, hardware: &str, round: usize) -> Option<String> {
-        let candidates = {
-            let mut state = self.state();
-            let random = state.random.u64(..);
-            state.table.candidates(template, hardware, round, random)
-        };
-        let ask = |name: Arc<str>| async move {
+        let random = self.state().random.u64(..);
+        let candidates = self.member.candidates(template, hardware, round, random);
+        let ask = |member: Member| async move {
+            let name = member.name;
             let offer = Ask::Offer { template: template.to_owned() };
             match self.peers.ask(&name, offer).await {
                 Ok(Reply::Cost(cost)) => Some((cost, name)),
@@ -55,14 +52,14 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
 
     pub(super) fn offer(&self, template: &str) -> Reply {
         match self.host.cost(template) {
-            Some(cost) if self.writer().is_some() && !self.state().draining => Reply::Cost(cost),
+            Some(cost) if self.member.writer().is_some() && !self.member.is_draining() => Reply::Cost(cost),
             _ => Reply::Refused("the node takes no sandboxes now"),
         }
     }
 
     pub(super) async fn create_here(&self, request: &CreateRequest) -> Reply {
         let key = sandbox_key(&request.workspace, &request.idempotency_key);
-        let Some(me) = self.writer() else { return Reply::Refused("the node has lost its lease") };
+        let Some(me) = self.member.writer() else { return Reply::Refused("the node has lost its lease") };
         match self.take_permit(&me, &request.workspace).await {
             Ok(true) => {}
             Ok(false) => return self.without_permit(&key, request).await,
@@ -76,7 +73,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     }
 
     async fn without_permit(&self, key: &str, request: &CreateRequest) -> Reply {
-        match self.ledger.get(key).await.and_then(|found| found.as_ref().map(decode).transpose()) {
+        match self.member.ledger.get(key).await.and_then(|found| found.as_ref().map(decode).transpose()) {
             Ok(Some(record)) => self.reply_for(key, &record, request),
             Ok(None) => Reply::QuotaExceeded,
             Err(_) => Reply::Refused("the ledger does not answer"),
@@ -93,17 +90,17 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     }
 
     pub(super) async fn take_permit(&self, me: &Identity, workspace: &str) -> Result<bool, LedgerError> {
-        if self.state().permits.take(workspace, me.epoch, self.clock.now()) {
+        if self.state().permits.take(workspace, me.epoch, self.member.clock.now()) {
             return Ok(true);
         }
         let _turn = self.permits_turn.lock().await;
         // The one before us may have taken a batch.
         for _ in 0..4 {
-            if self.state().permits.take(workspace, me.epoch, self.clock.now()) {
+            if self.state().permits.take(workspace, me.epoch, self.member.clock.now()) {
                 return Ok(true);
             }
             let believed = self.state().permits.count(workspace);
-            match permits::acquire(&self.ledger, me, workspace, believed).await? {
+            match permits::acquire(&self.member.ledger, me, workspace, believed).await? {
                 Share::Count(held) => self.state().permits.set_held(workspace, held, me.epoch),
                 Share::Exhausted => return Ok(false),
                 Share::Conflict => {}
@@ -127,7 +124,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         if !self.note(me, key, record.generation) {
             return Reply::Refused("the node has lost its lease");
         }
-        let (old, at) = match self.settle(me, || claim(&self.ledger, me, key, &record)).await {
+        let (old, at) = match self.settle(me, || claim(&self.member.ledger, me, key, &record)).await {
             Some(Written::Done(revision)) => return self.bring_up(me, key, revision, record).await,
             Some(Written::Other(old, at)) => (old, at),
             Some(Written::Fenced) | None => return Reply::Refused("the node has lost its lease"),
@@ -144,8 +141,8 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         }
         let taken = self.settle(me, || async {
             match old.state {
-                SandboxState::Abandoned => swap(&self.ledger, me, key, at, &record).await,
-                _ => take_over(&self.ledger, me, key, (&old, at), &record).await,
+                SandboxState::Abandoned => swap(&self.member.ledger, me, key, at, &record).await,
+                _ => take_over(&self.member.ledger, me, key, (&old, at), &record).await,
             }
         });
         match taken.await {
@@ -160,7 +157,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
 
     /// Notes only in the current epoch, so that the next recovery finds every note. False if the epoch is over.
     pub(super) fn note(&self, me: &Identity, key: &str, generation: u32) -> bool {
-        let current = self.is_current(me);
+        let current = self.member.is_current(me);
         if current {
             self.host.note(key, generation);
         }
@@ -170,7 +167,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     /// The note of an attempt that lost, unless another attempt of this node won with the same generation.
     pub(super) fn forget_note(&self, key: &str, generation: u32, found: &SandboxRecord) {
         let open = matches!(found.state, SandboxState::Starting | SandboxState::Running);
-        if !open || found.owner != self.name || found.generation != generation {
+        if !open || found.owner != self.member.name || found.generation != generation {
             self.host.discard(key, generation);
         }
     }
@@ -180,9 +177,9 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         let generation = record.generation;
         let started = self.host.start(key, generation).await;
         record.state = if started { SandboxState::Running } else { SandboxState::Abandoned };
-        match self.settle(me, || swap(&self.ledger, me, key, at, &record)).await {
+        match self.settle(me, || swap(&self.member.ledger, me, key, at, &record)).await {
             Some(Written::Done(revision)) if started => {
-                if self.is_current(me) {
+                if self.member.is_current(me) {
                     self.state().rows.insert(key.to_owned(), Row { record, revision });
                 }
                 self.host.release(key, generation);
@@ -204,9 +201,15 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     /// Answers as the owner. A sandbox that is not here may have moved or ended: then the record says so.
     pub(super) async fn find(&self, key: &str) -> Reply {
         if self.state().rows.contains_key(key) {
-            return Reply::Running { key: key.to_owned(), owner: self.name.clone() };
+            return Reply::Running { key: key.to_owned(), owner: self.member.name.clone() };
         }
-        match self.ledger.get(key).await.and_then(|found| found.as_ref().map(decode::<SandboxRecord>).transpose()) {
+        match self
+            .member
+            .ledger
+            .get(key)
+            .await
+            .and_then(|found| found.as_ref().map(decode::<SandboxRecord>).transpose())
+        {
             Ok(Some(SandboxRecord { state: state @ (SandboxState::Ended | SandboxState::Lost { .. }), .. })) => {
                 Reply::Closed(state)
             }
@@ -216,11 +219,13 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
 
     /// Ends a sandbox that runs here.
     pub async fn end(&self, key: &str) {
-        let Some(me) = self.writer() else { return };
+        let Some(me) = self.member.writer() else { return };
         let Some(Row { mut record, revision }) = self.state().rows.remove(key) else { return };
         self.host.stop(key, record.generation);
         record.state = SandboxState::Ended;
-        if let Some(Written::Done(_)) = self.settle(&me, || swap(&self.ledger, &me, key, revision, &record)).await {
+        if let Some(Written::Done(_)) =
+            self.settle(&me, || swap(&self.member.ledger, &me, key, revision, &record)).await
+        {
             self.host.discard(key, record.generation);
             let workspace = key.split('/').nth(1).unwrap_or_default();
             self.state().permits.give_back(workspace, me.epoch);

@@ -22,7 +22,7 @@ pub async fn end_drain(ledger: &impl Ledger, node: &str) -> Result<Outcome, Ledg
 
 impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     pub(super) async fn move_away(&self, me: &Identity) {
-        if self.state().draining {
+        if self.member.is_draining() {
             let rows = self.state().rows.clone();
             join_all(rows.into_iter().take(self.settings.moves_at_once).map(|row| self.move_one(me, row))).await;
         }
@@ -31,7 +31,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     async fn move_one(&self, me: &Identity, (key, row): (String, Row)) {
         let Some(target) = self.place(&row.record.template, &row.record.hardware, 0).await else { return };
         // From here on `end` does not find it.
-        if !self.is_current(me) || self.state().rows.remove(&key).is_none() {
+        if !self.member.is_current(me) || self.state().rows.remove(&key).is_none() {
             return;
         }
         let generation = row.record.generation;
@@ -49,10 +49,10 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     async fn keep_here(&self, me: &Identity, key: &str, row: &Row) {
         let mut record = row.record.clone();
         record.nonce = self.state().random.u64(..);
-        match self.settle(me, || swap(&self.ledger, me, key, row.revision, &record)).await {
+        match self.settle(me, || swap(&self.member.ledger, me, key, row.revision, &record)).await {
             Some(Written::Done(revision)) => {
                 let generation = record.generation;
-                if self.is_current(me) {
+                if self.member.is_current(me) {
                     self.state().rows.insert(key.to_owned(), Row { record, revision });
                 }
                 self.host.release(key, generation);
@@ -72,7 +72,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     /// As the target of a move.
     pub(super) async fn adopt(&self, key: &str, at: Revision, mut record: SandboxRecord) -> Reply {
         let workspace = key.split('/').nth(1).unwrap_or_default();
-        let Some(me) = self.writer().filter(|_| !self.state().draining) else {
+        let Some(me) = self.member.writer().filter(|_| !self.member.is_draining()) else {
             return Reply::Refused("the node takes no sandboxes now");
         };
         if !matches!(self.take_permit(&me, workspace).await, Ok(true)) {
@@ -86,8 +86,8 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         if !self.note(&me, key, generation) {
             return Reply::Refused("the node has lost its lease");
         }
-        match self.settle(&me, || swap(&self.ledger, &me, key, at, &record)).await {
-            Some(Written::Done(revision)) if self.is_current(&me) => {
+        match self.settle(&me, || swap(&self.member.ledger, &me, key, at, &record)).await {
+            Some(Written::Done(revision)) if self.member.is_current(&me) => {
                 self.host.receive(key, generation);
                 self.state().rows.insert(key.to_owned(), Row { record, revision });
                 self.host.release(key, generation);

@@ -2,10 +2,10 @@
 
 mod create;
 mod drain;
-mod membership;
 mod reap;
 mod recover;
 mod state;
+mod upkeep;
 
 pub use drain::{end_drain, start_drain};
 pub use state::{Node, Settings};

@@ -13,17 +13,17 @@ const PAGE: usize = 1000;
 impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     /// Every sandbox has a permit, so the holders of permits are all that can leave something behind.
     pub(super) async fn reap(&self, me: &Identity) -> Result<(), LedgerError> {
-        if self.state().table.chosen_for("reaper").as_deref() != Some(self.name.as_str()) {
+        if self.member.chosen_for("reaper").as_deref() != Some(self.member.name.as_str()) {
             self.state().missing.clear();
             return Ok(());
         }
         let mut holders = Vec::new();
         self.each_record(HELD, |key| holders.extend(key.split('/').nth(1).map(str::to_owned))).await?;
         holders.dedup();
-        let now = self.clock.now();
+        let now = self.member.clock.now();
         let due: Vec<_> = {
             let mut state = self.state();
-            holders.retain(|holder| !state.table.contains(holder));
+            holders.retain(|holder| !self.member.is_member(holder));
             state.missing.retain(|node, _| holders.contains(node));
             let due =
                 |node: &String| *state.missing.entry(node.clone()).or_insert(now) + self.settings.lost_after <= now;
@@ -41,7 +41,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     async fn each_record(&self, prefix: &str, mut with: impl FnMut(&str)) -> Result<(), LedgerError> {
         let mut after: Option<String> = None;
         loop {
-            let page = self.ledger.list(prefix, after.as_deref(), PAGE).await?;
+            let page = self.member.ledger.list(prefix, after.as_deref(), PAGE).await?;
             page.records.iter().for_each(|record| with(&record.key));
             match page.records.last() {
                 Some(last) if page.records.len() == PAGE => after = Some(last.key.to_string()),
@@ -54,7 +54,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     async fn close_node(&self, me: &Identity, node: &str) -> Result<(), LedgerError> {
         let mut after: Option<String> = None;
         loop {
-            let page = self.ledger.list(SANDBOXES, after.as_deref(), PAGE).await?;
+            let page = self.member.ledger.list(SANDBOXES, after.as_deref(), PAGE).await?;
             for found in &page.records {
                 let mut record: SandboxRecord = decode(found)?;
                 record.state = match record.state {
@@ -64,7 +64,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
                     }
                     _ => continue,
                 };
-                let closed = close_for(&self.ledger, me, &found.key, found.modified, &record).await?;
+                let closed = close_for(&self.member.ledger, me, &found.key, found.modified, &record).await?;
                 if !matches!(closed, Written::Done(_)) {
                     return Ok(());
                 }
@@ -75,8 +75,8 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
             }
         }
         let prefix = held_prefix(node);
-        for held in self.ledger.list(&prefix, None, 10_000).await?.records {
-            permits::return_for(&self.ledger, me, node, &held.key[prefix.len()..]).await?;
+        for held in self.member.ledger.list(&prefix, None, 10_000).await?.records {
+            permits::return_for(&self.member.ledger, me, node, &held.key[prefix.len()..]).await?;
         }
         Ok(())
     }

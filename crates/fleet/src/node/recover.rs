@@ -12,10 +12,10 @@ use crate::records::{SandboxRecord, SandboxState, decode, held_prefix};
 
 impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     pub(super) async fn recover_until_done(&self, me: &Identity) {
-        while self.is_current(me) {
+        while self.member.is_current(me) {
             match self.recover(me).await {
                 Ok(true) => break,
-                _ => self.clock.sleep(Duration::from_secs(1)).await,
+                _ => self.member.clock.sleep(Duration::from_secs(1)).await,
             }
         }
     }
@@ -27,10 +27,12 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
             state.permits = Permits::new(me.epoch);
             state.rows.clear();
         }
-        let prefix = held_prefix(&self.name);
-        for held in self.ledger.list(&prefix, None, 10_000).await?.records {
+        let prefix = held_prefix(&self.member.name);
+        for held in self.member.ledger.list(&prefix, None, 10_000).await?.records {
             let workspace = &held.key[prefix.len()..];
-            let Share::Count(count) = permits::adopt(&self.ledger, me, workspace).await? else { return Ok(false) };
+            let Share::Count(count) = permits::adopt(&self.member.ledger, me, workspace).await? else {
+                return Ok(false);
+            };
             self.state().permits.set_held(workspace, count, me.epoch);
         }
         for known in self.host.known() {
@@ -38,18 +40,16 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
                 return Ok(false);
             }
         }
-        if let Some(standing) = self.state().standing.as_mut().filter(|standing| standing.me == *me) {
-            standing.ready = true;
-        }
+        self.member.set_ready(me);
         Ok(true)
     }
 
     /// False if the record changed meanwhile or the epoch is over.
     async fn recover_one(&self, me: &Identity, known: &Known) -> Result<bool, LedgerError> {
         let Known { key, generation, presence } = known;
-        let found = self.ledger.get(key).await?;
+        let found = self.member.ledger.get(key).await?;
         let record = found.as_ref().map(decode::<SandboxRecord>).transpose()?;
-        let mine = |record: &SandboxRecord| record.owner == self.name && record.generation == *generation;
+        let mine = |record: &SandboxRecord| record.owner == self.member.name && record.generation == *generation;
         let (Some(found), Some(mut record)) = (found, record.filter(mine)) else {
             self.host.discard(key, *generation);
             return Ok(true);
@@ -59,7 +59,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         record.state = match (record.state, presence) {
             (SandboxState::Running, Presence::Machine | Presence::Hibernated) => SandboxState::Running,
             (SandboxState::Running, Presence::Noted) => {
-                SandboxState::Lost { cause: format!("node {} restarted without the machine", self.name) }
+                SandboxState::Lost { cause: format!("node {} restarted without the machine", self.member.name) }
             }
             (SandboxState::Starting, _) => SandboxState::Abandoned,
             (SandboxState::Ended | SandboxState::Lost { .. } | SandboxState::Abandoned, _) => {
@@ -67,7 +67,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
                 return Ok(true);
             }
         };
-        let Written::Done(revision) = swap(&self.ledger, me, key, found.modified, &record).await? else {
+        let Written::Done(revision) = swap(&self.member.ledger, me, key, found.modified, &record).await? else {
             return Ok(false);
         };
         if record.state == SandboxState::Running {

@@ -8,17 +8,14 @@ use std::time::Duration;
 use crate::claims::{Identity, Written};
 use crate::clock::Clock;
 use crate::host::{Ask, Host, Peers, Reply};
-use crate::ledger::{LeaseId, Ledger, LedgerError, Revision};
+use crate::ledger::{Ledger, LedgerError, Revision};
+use crate::membership::{LeaseSettings, Membership};
 use crate::permits::Permits;
-use crate::placement::NodeTable;
-use crate::records::SandboxRecord;
+use crate::records::{NodeRecord, SandboxRecord};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub lease_ttl: Duration,
-    pub renew_every: Duration,
-    /// How long after it sent its last confirmed renewal a node still writes. Shorter than the TTL, because clocks drift.
-    pub write_within: Duration,
+    pub lease: LeaseSettings,
     pub upkeep_every: Duration,
     /// After this time without a lease and without an answer, a node's sandboxes are lost.
     pub lost_after: Duration,
@@ -30,9 +27,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            lease_ttl: Duration::from_secs(10),
-            renew_every: Duration::from_secs(3),
-            write_within: Duration::from_secs(8),
+            lease: LeaseSettings::default(),
             upkeep_every: Duration::from_secs(5),
             lost_after: Duration::from_secs(60),
             permits_idle_after: Duration::from_secs(10),
@@ -42,10 +37,7 @@ impl Default for Settings {
 }
 
 pub struct Node<L, C, P, H> {
-    pub(super) name: String,
-    pub(super) hardware: String,
-    pub(super) ledger: L,
-    pub(super) clock: C,
+    pub(super) member: Membership<L, C>,
     pub(super) peers: P,
     pub(super) host: H,
     pub(super) settings: Settings,
@@ -55,23 +47,12 @@ pub struct Node<L, C, P, H> {
 }
 
 pub(super) struct State {
-    pub standing: Option<Standing>,
-    pub table: NodeTable,
     /// The sandboxes that run here.
     pub rows: BTreeMap<String, Row>,
     pub permits: Permits,
-    pub draining: bool,
     /// Holders of permits that are no members, and since when the reaper knows.
     pub missing: BTreeMap<String, Duration>,
     pub random: fastrand::Rng,
-}
-
-pub(super) struct Standing {
-    pub me: Identity,
-    pub lease: LeaseId,
-    pub write_until: Duration,
-    /// After recovery.
-    pub ready: bool,
 }
 
 #[derive(Clone)]
@@ -84,22 +65,27 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     pub fn new(name: &str, hardware: &str, seed: u64, parts: (L, C, P, H), settings: Settings) -> Self {
         let (ledger, clock, peers, host) = parts;
         let state = State {
-            standing: None,
-            table: NodeTable::default(),
             rows: BTreeMap::new(),
             permits: Permits::default(),
-            draining: false,
             missing: BTreeMap::new(),
             random: fastrand::Rng::with_seed(seed),
         };
-        let (name, hardware) = (name.to_owned(), hardware.to_owned());
+        let about = NodeRecord {
+            fingerprint: host.fingerprint(),
+            hardware: hardware.to_owned(),
+            address: String::new(),
+            version: String::new(),
+            draining: false,
+            unknown: Default::default(),
+        };
+        let member = Membership::new(name, about, ledger, clock, settings.lease.clone());
         let permits_turn = tokio::sync::Mutex::new(());
-        Self { name, hardware, ledger, clock, peers, host, settings, state: Mutex::new(state), permits_turn }
+        Self { member, peers, host, settings, state: Mutex::new(state), permits_turn }
     }
 
     /// Runs until the future is dropped.
     pub async fn run(&self) {
-        tokio::join!(self.keep_membership(), self.watch_members(), self.keep_up());
+        tokio::join!(self.keep_membership(), self.member.watch_members(), self.keep_up());
     }
 
     /// Answers another node.
@@ -118,20 +104,16 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         self.state().rows.keys().cloned().collect()
     }
 
+    async fn keep_membership(&self) {
+        loop {
+            if let Some(me) = self.member.register_or_wait().await {
+                tokio::join!(self.member.renew_until_lost(&me), self.recover_until_done(&me));
+            }
+        }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Who this node is in the ledger, if it may write now.
-    pub(super) fn writer(&self) -> Option<Identity> {
-        let now = self.clock.now();
-        let state = self.state();
-        let standing = state.standing.as_ref().filter(|standing| standing.ready && now < standing.write_until);
-        standing.map(|standing| standing.me.clone())
-    }
-
-    pub(super) fn is_current(&self, me: &Identity) -> bool {
-        self.state().standing.as_ref().is_some_and(|standing| standing.me == *me)
     }
 
     /// Repeats a write until its outcome is known. `None` if the epoch ended first: then recovery finds out.
@@ -139,10 +121,10 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     where
         F: Future<Output = Result<Written, LedgerError>>,
     {
-        while self.is_current(me) {
+        while self.member.is_current(me) {
             match write().await {
                 Ok(written) => return Some(written),
-                Err(_) => self.clock.sleep(Duration::from_millis(500)).await,
+                Err(_) => self.member.clock.sleep(Duration::from_millis(500)).await,
             }
         }
         None

@@ -32,6 +32,12 @@ impl EtcdServer {
         Ok(server)
     }
 
+    /// Without the scheme.
+    #[allow(dead_code, reason = "only the command line's tests need it")]
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     pub fn ledger(&self) -> EtcdLedger {
         EtcdLedger::new(vec![self.url.clone()], Duration::from_secs(10))
     }

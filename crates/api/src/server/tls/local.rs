@@ -52,6 +52,11 @@ impl LocalCertificate {
         Ok(local)
     }
 
+    /// The files that `create` made before.
+    pub(crate) fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
+    }
+
     /// The authority's certificate.
     pub fn authority_certificate(&self) -> PathBuf {
         self.directory.join("ca.pem")
@@ -62,20 +67,25 @@ impl LocalCertificate {
         self.directory.join("trust.pem")
     }
 
+    /// The authority's key.
+    pub(crate) fn authority_key(&self) -> PathBuf {
+        self.directory.join("ca.key")
+    }
+
     pub fn tls(&self) -> Result<Tls, TlsError> {
         Tls::from_files(&self.certificate(), &self.key())
     }
 
-    fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.directory.join("server.pem")
     }
 
-    fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.directory.join("server.key")
     }
 
     fn authority(&self) -> Result<Issuer<'static, KeyPair>, TlsError> {
-        let (path, key_path) = (self.authority_certificate(), self.directory.join("ca.key"));
+        let (path, key_path) = (self.authority_certificate(), self.authority_key());
         let failed = |source| TlsError::Authority { path: path.clone(), source };
         let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -104,7 +114,8 @@ impl LocalCertificate {
         params.distinguished_name.push(DnType::CommonName, domain);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        // Nodes of a fleet also connect to each other with it.
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, CERTIFICATE_DAYS);
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.signed_by(&key, issuer).map_err(failed)?;

@@ -1,0 +1,117 @@
+//! This server's place in its fleet, and which node answers a request.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use sandling_engine::{Engine, SandboxId};
+use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
+use sandling_wire::Home;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsConnector;
+
+use super::settings::{FleetError, FleetSettings, Membership};
+use super::{join, list, named, place};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::peer::{Peer, Sender};
+use crate::server::{Listener, Tls};
+
+pub struct Fleet {
+    pub(super) settings: FleetSettings,
+    pub(super) home: Home,
+    pub(super) membership: Membership,
+    pub(super) hardware: String,
+    pub(super) connector: TlsConnector,
+    tls: Tls,
+    /// Names by tag, also of nodes that are gone.
+    names: Mutex<HashMap<u32, Arc<str>>>,
+}
+
+impl Fleet {
+    pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
+        let (tls, connector) = settings.tls(home)?;
+        let hardware = engine.probe().accelerator.to_string();
+        let about = NodeRecord {
+            fingerprint: settings.fingerprint.clone(),
+            hardware: hardware.clone(),
+            address: settings.address.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            draining: false,
+            unknown: Default::default(),
+        };
+        let (ledger, lease) = (settings.ledger(), LeaseSettings::default());
+        let membership = Membership::new(&settings.name, about, ledger, BootClock, lease);
+        let (home, names) = (home.clone(), Mutex::default());
+        Ok(Arc::new(Self { settings, home, membership, hardware, connector, tls, names }))
+    }
+
+    /// Where other nodes connect.
+    pub fn listener(&self, listener: TcpListener) -> Listener {
+        Listener::for_nodes(listener, self.tls.clone())
+    }
+
+    /// Stays a member until the future is dropped.
+    pub async fn keep(&self) {
+        self.membership.keep().await;
+    }
+
+    pub(crate) async fn answer<F>(&self, app: &App, request: Request, answer_here: impl Fn(Request) -> F) -> Response
+    where
+        F: Future<Output = Result<Response, Infallible>>,
+    {
+        let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender);
+        let answer_here = &answer_here;
+        let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
+        let answered = match (sender, request.method(), request.uri().path()) {
+            (Sender::Stranger, &Method::POST, join::PATH) => join::answer(self, request).await,
+            (Sender::Stranger, ..) => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
+            (Sender::Node, &Method::GET, place::PATH) => place::answer(self, app, &request),
+            (Sender::Node, ..) => return here(request).await,
+            (Sender::Client, method, path) => match self.owner(app, &request) {
+                Ok(Some(owner)) => self.forward(app, &owner, request).await,
+                Ok(None) if method == Method::POST && named::is_collection(path) => {
+                    place::create(self, app, request, here).await
+                }
+                Ok(None) if method == Method::GET && named::is_collection(path) => {
+                    return list::list(self, app, request, here).await;
+                }
+                Ok(None) => return here(request).await,
+                Err(error) => Err(error),
+            },
+        };
+        answered.unwrap_or_else(|error| error.render(&sandling_service::random::hex::<8>()))
+    }
+
+    /// The other node that a request about a sandbox is for.
+    fn owner(&self, app: &App, request: &Request) -> Result<Option<Member>, ApiError> {
+        let Some(id) = named::sandbox(request) else { return Ok(None) };
+        if app.engine.get(&id).is_some() {
+            return Ok(None);
+        }
+        let Some(name) = self.creator(&id).filter(|name| **name != *self.membership.name()) else { return Ok(None) };
+        match self.member(&name) {
+            Some(member) => Ok(Some(member)),
+            None => Err(unreachable(&name, "it is not a member now")),
+        }
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<Member> {
+        self.membership.members().into_iter().find(|member| *member.name == *name)
+    }
+
+    /// The node that created a sandbox, if its id has the tag of a node that this one has seen.
+    fn creator(&self, id: &SandboxId) -> Option<Arc<str>> {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.extend(self.membership.members().into_iter().map(|member| (node_tag(&member.name), member.name)));
+        names.get(&id.node_tag()).cloned()
+    }
+}
+
+pub(super) fn unreachable(node: &str, why: &str) -> ApiError {
+    let message = format!("node {node} does not answer ({why}); try again later");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", message).retry_after(5)
+}

@@ -1,0 +1,168 @@
+//! Creates: the gateway asks a few nodes, and the one that offers the most gets the request.
+//!
+//! A request with an idempotency key goes to the node that the ledger has assigned to the key. That node's own record of
+//! the key makes the create happen once, so a retry through any node finds the same sandbox.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+use sandling_engine::State;
+use sandling_fleet::{Assigned, Member, assign};
+use sandling_wire::DEFAULT_TEMPLATE;
+use serde::Deserialize;
+
+use super::member::{Fleet, unreachable};
+use crate::app::App;
+use crate::auth::presented;
+use crate::error::ApiError;
+use crate::extract;
+
+pub(super) const PATH: &str = "/fleet/offer";
+const ROUNDS: usize = 3;
+const OFFER_WITHIN: Duration = Duration::from_millis(500);
+const RETRY_AFTER: u64 = 2;
+
+/// What placement needs of a create, in the words of any dialect.
+#[derive(Default, Deserialize)]
+struct Wanted {
+    #[serde(alias = "templateID")]
+    template: Option<String>,
+    image: Option<serde_json::Value>,
+    from_snapshot: Option<serde_json::Value>,
+    volumes: Option<serde_json::Value>,
+    #[serde(rename = "volumeMounts")]
+    volume_mounts: Option<serde_json::Value>,
+    network_group: Option<serde_json::Value>,
+}
+
+impl Wanted {
+    /// Snapshots, volumes, images and groups exist on one node only.
+    fn is_local(&self) -> bool {
+        let local = [&self.image, &self.from_snapshot, &self.volumes, &self.volume_mounts, &self.network_group];
+        local.iter().any(|field| field.is_some())
+    }
+}
+
+pub(super) async fn create<F>(
+    fleet: &Fleet,
+    app: &App,
+    request: Request,
+    here: impl Fn(Request) -> F,
+) -> Result<Response, ApiError>
+where
+    F: Future<Output = Response>,
+{
+    let (parts, body) = request.into_parts();
+    let Ok(principal) = app.service.tokens.authenticate(&presented(&parts)) else {
+        return Ok(here(Request::from_parts(parts, body)).await);
+    };
+    let body = extract::read(body).await?;
+    let wanted: Wanted = serde_json::from_slice(&body).unwrap_or_default();
+    let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    let request = Request::from_parts(parts, Body::from(body));
+    if wanted.is_local() {
+        return Ok(here(request).await);
+    }
+    let template = wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE);
+    let workspace = principal.workspace.as_str();
+    let mut target = choose(fleet, app, workspace, template).await;
+    if let Some(key) = key {
+        let preferred = target.as_ref().ok().map(|member| &*member.name);
+        let assigned = assign(&fleet.membership, workspace, &key, preferred).await;
+        target = match assigned.map_err(|error| unavailable(&error.to_string()))? {
+            Assigned::Node(name) => fleet.member(&name).ok_or_else(|| unreachable(&name, "it is not a member now")),
+            Assigned::Nobody => target,
+            Assigned::Fenced => Err(unavailable("this node has lost its lease")),
+        };
+    }
+    let target = target?;
+    if *target.name == *fleet.membership.name() {
+        return Ok(here(request).await);
+    }
+    fleet.forward(app, &target, request).await
+}
+
+fn unavailable(why: &str) -> ApiError {
+    let message = format!("the fleet cannot create a sandbox now: {why}");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_node", message).retry_after(RETRY_AFTER)
+}
+
+/// The cheapest of the candidates that would take the sandbox.
+async fn choose(fleet: &Fleet, app: &App, workspace: &str, template: &str) -> Result<Member, ApiError> {
+    let mut refusals = Vec::new();
+    for round in 0..ROUNDS {
+        let candidates = fleet.membership.candidates(template, &fleet.hardware, round, fastrand::u64(..));
+        let offers = candidates.into_iter().map(|member| async move {
+            let offer = tokio::time::timeout(OFFER_WITHIN, ask(fleet, app, &member, workspace, template)).await;
+            (offer.unwrap_or_else(|_| Err("did not answer in time".to_owned())), member)
+        });
+        let mut best: Option<(u64, Member)> = None;
+        for (offer, member) in join_all(offers).await {
+            match offer {
+                Ok(cost) if best.as_ref().is_none_or(|(least, _)| cost < *least) => best = Some((cost, member)),
+                Ok(_) => {}
+                Err(reason) => refusals.push(format!("{} {reason}", member.name)),
+            }
+        }
+        if let Some((_, member)) = best {
+            return Ok(member);
+        }
+    }
+    refusals.sort();
+    refusals.dedup();
+    let why = if refusals.is_empty() { "no node is a member".to_owned() } else { refusals.join("; ") };
+    Err(unavailable(&why))
+}
+
+async fn ask(fleet: &Fleet, app: &App, member: &Member, workspace: &str, template: &str) -> Result<u64, String> {
+    if *member.name == *fleet.membership.name() {
+        return offer(fleet, app, workspace, template);
+    }
+    let query = serde_urlencoded::to_string([("workspace", workspace), ("template", template)]);
+    let path = format!("{PATH}?{}", query.unwrap_or_default());
+    let response = fleet.ask(app, member, &path).await.map_err(|error| error.message)?;
+    let accepted = response.status() == StatusCode::OK;
+    let text = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if accepted { text.parse().map_err(|_| "gave an unreadable answer".to_owned()) } else { Err(text) }
+}
+
+/// Answers another node's question.
+pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Result<Response, ApiError> {
+    let query = request.uri().query();
+    let value = |name| crate::auth::query_value(query, name);
+    Ok(match offer(fleet, app, &value("workspace"), &value("template")) {
+        Ok(cost) => cost.to_string().into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
+    })
+}
+
+/// What a sandbox would cost here: the share of memory in use, in thousandths, and one for each running sandbox. Or why
+/// this node does not take it.
+fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str) -> Result<u64, String> {
+    if fleet.membership.writer().is_none() {
+        return Err("has lost its lease".to_owned());
+    }
+    if fleet.membership.is_draining() {
+        return Err("is draining".to_owned());
+    }
+    let built_in = app.engine.built_in(workspace, template).ok().flatten().is_some();
+    let listed = || app.engine.list_templates(workspace).unwrap_or_default();
+    if !built_in && !listed().iter().any(|known| known.name == template) {
+        return Err(format!("does not have template {template}"));
+    }
+    let config = app.engine.config();
+    let available = (config.available_memory_mib)().unwrap_or(u64::MAX);
+    if available < config.spare_memory_mib {
+        return Err(format!("has only {available} MiB of memory available"));
+    }
+    let running = app.engine.list().iter().filter(|sandbox| sandbox.state == State::Running).count() as u64;
+    let total = rustix::system::sysinfo();
+    let total = (total.totalram * u64::from(total.mem_unit)) >> 20;
+    Ok(1000 - (available.min(total) * 1000 / total.max(1)) + running)
+}
