@@ -15,18 +15,7 @@ install_packages mmdebstrap bubblewrap
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-certificates=/etc/ssl/certs/ca-certificates.crt
-suite=$(. /etc/os-release && echo "${SANDLING_DIST_SUITE:-$VERSION_CODENAME}")
-
-# Runs a shell line in the clean root. It has this host's network, certificates and settings for package registries, no
-# more.
-clean() { # LINE
-  bwrap --clearenv --bind "$scratch/root" / --dev-bind /dev /dev --proc /proc --bind /sys /sys --perms 1777 --tmpfs /tmp \
-    --ro-bind "$dist" /dist --ro-bind "$certificates" "$certificates" --setenv PIP_CERT "$certificates" \
-    --setenv SSL_CERT_FILE "$certificates" --setenv NODE_EXTRA_CA_CERTS "$certificates" --cap-add ALL --unshare-pid --die-with-parent --setenv HOME /root \
-    --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --setenv LANG C.UTF-8 \
-    --setenv DEBIAN_FRONTEND noninteractive --chdir /root sh -euc "$1"
-}
+. scripts/clean_root.sh
 
 step() { # NAME LINE
   local started=$SECONDS
@@ -79,11 +68,7 @@ try_tarball() {
 
 for package in "${wanted[@]}"; do
   echo "$package, on a clean Debian ($suite)"
-  rm -rf "$scratch/root"
-  mmdebstrap --quiet --variant=minbase --include=ca-certificates "$suite" "$scratch/root"
-  for file in /etc/resolv.conf /etc/pip.conf /etc/npmrc ~/.npmrc; do
-    [ ! -e "$file" ] || install -D -m 644 "$file" "$scratch/root${file/#$HOME//root}"
-  done
+  make_clean_root
   "try_$package"
 done
 echo "all packages work"

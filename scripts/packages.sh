@@ -5,11 +5,12 @@
 RUN_PACKAGES=(qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap ca-certificates gcc libc6-dev)
 # For the tests, in addition.
 TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++
-  docker-registry skopeo umoci perl zstd etcd-server)
+  docker-registry skopeo umoci buildah perl zstd etcd-server)
 # For the tests of the dashboard, in addition.
 DASHBOARD_TEST_PACKAGES=(chromium)
 # For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
+AGENT_DAY_PACKAGES=(podman git gcc make python3-pip python3-pytest)
 IMAGES_BENCH_PACKAGES=(podman runc docker-registry skopeo)
 
 as_root() {

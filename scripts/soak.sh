@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
 # simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, and the host's attacks on
-# builds that each lack one defense.
+# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a clean Debian,
+# and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -38,6 +38,7 @@ sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?
 scripts/upgrade.sh "${old:-$sandling}" "$sandling" || status=$?
+scripts/dist.sh "$sandling" wheel npm && scripts/first_hour.sh || status=$?
 conformance/attack/run.sh "$sandling" || status=$?
 conformance/attack/mutations.sh each || status=$?
 scripts/leftovers.sh || status=$?

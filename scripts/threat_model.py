@@ -29,12 +29,15 @@ def known():
     ).stdout.split("\0")
     attribute = re.compile(r"#\[(?:tokio::)?test[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:async )?fn (\w+)")
     python = re.compile(r"^\s*(?:async )?def (test_\w+)", re.M)
+    # A program with its own `main` has a list of its tests.
+    listed = re.compile(r'\(\s*"(\w+)",\s*(?:\w+::)*\1,?\s*\)')
     # Tests in a network namespace of their own are the functions in the macro `isolated`.
     isolated = re.compile(r"^    async fn (\w+)\(\) \{", re.M)
     found = set()
     for path in filter(None, files):
         text = (ROOT / path).read_text()
         found.update(python.findall(text) if path.endswith(".py") else attribute.findall(text))
+        found.update(listed.findall(text))
         for block in re.findall(r"^isolated! \{\n(.*?)^\}", text, re.M | re.S):
             found.update(isolated.findall(block))
     return found

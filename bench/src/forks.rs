@@ -161,7 +161,8 @@ async fn sleep(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> 
 async fn checkpoints(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let plain = engine.create(spec("base")).await?;
     let kept = engine.create(CreateSpec { checkpoints: Some(20), ..spec("base") }).await?;
-    let [mut without, mut with, mut added, mut rewinds] = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    let [mut without, mut with, mut added] = [Vec::new(), Vec::new(), Vec::new()];
+    let [mut to_automatic, mut to_requested] = [Vec::new(), Vec::new()];
     for round in 0..options.rounds {
         progress("checkpoints", round, options.rounds);
         let started = Instant::now();
@@ -175,19 +176,23 @@ async fn checkpoints(options: &Options, engine: &Arc<Engine>, report: &mut Repor
         answers(&kept).await?;
         with.push(started.elapsed());
     }
-    let last = engine.timeline(&kept).await.checkpoints().last().map(|one| one.number).unwrap_or_default();
+    let automatic = engine.timeline(&kept).await.checkpoints().last().map(|one| one.number).unwrap_or_default();
+    engine.name_checkpoint(&kept, &automatic.to_string(), Some("automatic".to_owned())).await?;
+    engine.checkpoint(&kept, Some("requested".to_owned())).await?;
     for round in 0..options.rounds.min(20) {
         progress("rewinds", round, options.rounds.min(20));
-        let started = Instant::now();
-        engine.rewind(&kept, &last.to_string()).await?;
-        answers(&kept).await?;
-        rewinds.push(started.elapsed());
-        engine.name_checkpoint(&kept, &last.to_string(), Some("bench".to_owned())).await?;
+        for (name, samples) in [("automatic", &mut to_automatic), ("requested", &mut to_requested)] {
+            let started = Instant::now();
+            engine.rewind(&kept, name).await?;
+            answers(&kept).await?;
+            samples.push(started.elapsed());
+        }
     }
     report.add("an exec without a checkpoint", "sandling", &without);
     report.add("an exec with a checkpoint before it", "sandling", &with);
     report.add("what the checkpoint adds", "sandling", &added);
-    report.add("rewind → first answer", "sandling", &rewinds);
+    report.add("rewind to an automatic checkpoint → first answer", "sandling", &to_automatic);
+    report.add("rewind to a requested checkpoint → first answer", "sandling", &to_requested);
     plain.end(EndReason::Requested).await?;
     Ok(kept.end(EndReason::Requested).await?)
 }

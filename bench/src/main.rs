@@ -1,6 +1,7 @@
 //! Measures sandboxes and their peers side by side. Each round runs every contender once, so that a busy moment of the
 //! host affects all of them. Writes a JSON file and an SVG plot.
 
+mod agent_day;
 mod contenders;
 mod endurance;
 mod forks;
@@ -39,6 +40,13 @@ struct Options {
     /// Only measure forks, hibernation and checkpoints; written to `forks.json` and `forks.svg`
     #[arg(long)]
     forks: bool,
+    /// Only run a coding agent's forty commands, in turns with the host and the peers; written to `agent_day.json` and
+    /// `agent_day.svg`
+    #[arg(long)]
+    agent_day: bool,
+    /// The template for --agent-day
+    #[arg(long, default_value = "agent")]
+    template: String,
     /// Where `sandboxes.json` and `sandboxes.svg` go
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
@@ -50,6 +58,14 @@ async fn main() -> anyhow::Result<()> {
     if options.profile {
         return profile::print(&options).await;
     }
+    std::fs::create_dir_all(&options.out)?;
+    if options.agent_day {
+        let day = agent_day::measure(&options).await?;
+        std::fs::write(options.out.join("agent_day.json"), serde_json::to_vec_pretty(&day)?)?;
+        std::fs::write(options.out.join("agent_day.svg"), day.svg())?;
+        print!("{}", day.table());
+        return Ok(());
+    }
     let mut report = Report::new();
     let name = if options.forks {
         forks::measure(&options, &mut report).await?;
@@ -59,7 +75,6 @@ async fn main() -> anyhow::Result<()> {
         endurance::measure(&options, &mut report).await?;
         "sandboxes"
     };
-    std::fs::create_dir_all(&options.out)?;
     std::fs::write(options.out.join(format!("{name}.json")), serde_json::to_vec_pretty(&report)?)?;
     std::fs::write(options.out.join(format!("{name}.svg")), plot::svg(&report))?;
     print!("{}", report.table());

@@ -9,6 +9,7 @@ password `pw`.
 import hashlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -34,7 +35,7 @@ from support import (
     templates,
 )
 
-TOOLS = ["sh", "cat", "echo", "env", "id", "pwd", "sha256sum", "stat", "find", "sort", "ls", "touch", "true", "sleep"]
+TOOLS = ["sh", "cat", "echo", "env", "id", "pwd", "sha256sum", "stat", "find", "sort", "ls", "touch", "true", "sleep", "ln", "rm", "readlink"]
 APP = [
     [
         directory(b"bin"),
@@ -242,6 +243,69 @@ def _():
     done = api("POST", f"/v1/sandboxes/{made['id']}/exec", {"cmd": "cat /data/built; id -un; pwd"})
     api("DELETE", f"/v1/sandboxes/{made['id']}")
     assert done["stdout"] == "hello from the image\napp\n/srv/app\n", done
+
+
+BUILT = f"""\
+FROM {registry}/team/app:1
+USER root
+COPY --chown=1000:50 note /data/
+RUN echo $GREETING >/data/built && ln /data/built /data/again && rm /data/kept && touch -d @1000000000 /data/built
+USER app
+"""
+
+
+#: Every runtime writes these files and mounts something at these directories.
+OF_THE_RUNTIME = {"etc/hostname", "etc/hosts", "etc/resolv.conf", "dev", "proc", "sys"}
+
+
+def facts(root, path):
+    """What `stat`, `sha256sum` and `readlink` say about a path, without times of directories, which any write changes."""
+    status = os.lstat(root / path)
+    found = [f"{status.st_mode:x}", str(status.st_uid), str(status.st_gid)]
+    if stat.S_ISREG(status.st_mode):
+        digest = hashlib.sha256((root / path).read_bytes()).hexdigest()
+        found += [str(int(status.st_mtime)), str(status.st_nlink), digest]
+    if stat.S_ISLNK(status.st_mode):
+        found += [os.readlink(root / path)]
+    return found
+
+
+@check("an image that buildah built and pushed runs, and has the files that umoci unpacks")
+def _():
+    context, layout, bundle = folder / "buildah", folder / "buildah-layout", folder / "buildah-bundle"
+    context.mkdir()
+    (context / "note").write_text("from the context\n")
+    (context / "Containerfile").write_text(BUILT)
+    name = f"{registry}/team/buildah:1"
+    storage = ["--root", folder / "buildah-root", "--runroot", folder / "buildah-run", "--storage-driver", "vfs"]
+    access = ["--creds", "me:pw", "--tls-verify=false"]
+    # buildah insists on the file of credentials in the directory that this variable names.
+    env = {name: value for name, value in os.environ.items() if name != "DOCKER_CONFIG"}
+    for arguments in [["bud", "--isolation", "chroot", *access, "-t", name, context], ["push", *access, name]]:
+        done = subprocess.run(["buildah", *storage, *arguments], check=False, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done
+    pull = ["skopeo", "--insecure-policy", "copy", "--quiet", "--src-creds", "me:pw", "--src-tls-verify=false"]
+    subprocess.run([*pull, f"docker://{name}", f"oci:{layout}:test"], check=True)
+    subprocess.run(["umoci", "unpack", "--image", f"{layout}:test", bundle], check=True, capture_output=True)
+    root = bundle / "rootfs"
+    theirs = {str(path.relative_to(root)): facts(root, path.relative_to(root)) for path in root.rglob("*")}
+    assert {"data/note", "data/built", "data/again"} <= theirs.keys() and "data/kept" not in theirs, sorted(theirs)
+    with Sandbox(name) as sandbox:
+        said = sandbox.says("sh", "-c", "id -un; cat /data/note /data/built")
+        assert said == "app\nfrom the context\nhello from the image\n", said
+        root_says = lambda *args: sandbox.run(args=list(args), user="root")["stdout"].splitlines()  # noqa: E731
+        paths = sorted(theirs.keys() - OF_THE_RUNTIME)
+        lines = root_says("stat", "-c", "%f %u %g %Y %h", *(f"/{path}" for path in paths))
+        ours = {}
+        for path, line in zip(paths, lines, strict=True):
+            mode, uid, gid, mtime, links = line.split()
+            ours[path] = [mode, uid, gid]
+            if stat.S_ISREG(int(mode, 16)):
+                ours[path] += [mtime, links, root_says("sha256sum", f"/{path}")[0].split()[0]]
+            if stat.S_ISLNK(int(mode, 16)):
+                ours[path] += root_says("readlink", f"/{path}")
+    different = {path: (theirs[path], ours[path]) for path in paths if theirs[path] != ours[path]}
+    assert not different, different
 
 
 @check("a template that was not used for weeks is evicted, unless something stands on it, and made again when it is used")

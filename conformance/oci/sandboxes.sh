@@ -3,13 +3,13 @@
 #
 #   conformance/oci/sandboxes.sh SANDLING
 #
-# SANDLING is the path of the binary. Needs the Debian packages docker-registry, skopeo, busybox-static, mmdebstrap, perl
-# and curl, and a template that was built before, as in conformance/server.sh.
+# SANDLING is the path of the binary. Needs the Debian packages docker-registry, skopeo, umoci, buildah, busybox-static,
+# mmdebstrap, perl and curl, and a template that was built before, as in conformance/server.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 sandling=$(realpath "${1:?usage: sandboxes.sh SANDLING}")
-for tool in docker-registry skopeo busybox mmdebstrap perl curl python3; do
+for tool in docker-registry skopeo umoci buildah busybox mmdebstrap perl curl python3; do
   command -v "$tool" >/dev/null || { echo "$tool is missing; install it with apt-get" >&2; exit 1; }
 done
 . "$here/../server.sh"

@@ -47,7 +47,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 #: Its examples need the frameworks, and conformance/frameworks runs them.
 ELSEWHERE = ROOT / "docs/frameworks.md"
-PAGES = [ROOT / "README.md", *sorted({*ROOT.glob("docs/*.md")} - {ELSEWHERE}), *sorted(ROOT.glob("docs/guides/*.md"))]
+FOLDERS = ("docs", "docs/guides", "docs/migrate")
+PAGES = [
+    ROOT / "README.md",
+    *(page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/*.md")) if page != ELSEWHERE),
+]
 PAGE_SECONDS = 900
 RUN = ("sh", "python", "ts")
 SHOWN = ("text", "ini", "nft")
@@ -195,7 +199,8 @@ def run(page: List[Block], project: Path, environment: Dict[str, str]) -> bool:
 
 def say(body: Dict[str, Any], number: int) -> Any:
     """The scripted model: it runs code once and answers."""
-    if any(message["role"] == "assistant" for message in body["messages"]):
+    conversation = body["messages"] if "messages" in body else body["input"]
+    if any(item.get("role") == "assistant" or item.get("type") == "function_call" for item in conversation):
         return "31,622,400 seconds."
     return [("run_code", {"code": "366 * 24 * 60 * 60"})]
 
@@ -225,6 +230,9 @@ def main(place: str, *options: str) -> int:
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": "unused",
         "ANTHROPIC_MODEL": "scripted",
+        "OPENAI_BASE_URL": f"{model.url}/v1",
+        "OPENAI_API_KEY": "unused",
+        "OPENAI_MODEL": "scripted",
     }
     failed = [page for page in to_run if page and not run(page, project, environment)]
     print(f"\n{sum(map(len, to_run))} blocks ran; {len(left_out)} did not:")

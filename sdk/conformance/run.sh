@@ -52,7 +52,7 @@ case_node18() {
 }
 
 case_docs() { # [slow]
-  python_env "$installed/python" anthropic
+  python_env "$installed/python" anthropic openai
   (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
   "$installed/python/bin/python" "$here/docs.py" "$installed/typescript" "$@"
 }

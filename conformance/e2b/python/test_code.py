@@ -111,6 +111,23 @@ def test_other_languages(interpreter):
         interpreter.run_code("1", language="r")
 
 
+def test_typescript(interpreter):
+    def run(code, **options):
+        return interpreter.run_code(code, language="typescript", **options)
+
+    run("interface Point { x: number }\nconst double = <T extends Point>(p: T): number => p.x * 2")
+    assert run("const p: Point = { x: 21 }\ndouble<Point>(p)").text == "42"
+    assert run("import { sep } from 'path'\nawait Promise.resolve(sep! as string)").text == "/"
+    failed = run("const a: number = 1\nthrow new TypeError('no' as string)").error
+    assert (failed.name, failed.value) == ("TypeError", "no") and "2:7" in failed.traceback
+    assert run("let x: = 1").error.name == "SyntaxError"
+    context = interpreter.create_code_context(language="typescript")
+    assert context.language == "typescript"
+    assert interpreter.run_code("const own: string = 'mine'\nown", context=context).text == "mine"
+    assert context.id in [found.id for found in interpreter.list_code_contexts() if found.language == "typescript"]
+    interpreter.remove_code_context(context)
+
+
 def test_a_run_that_takes_too_long_is_interrupted(interpreter):
     with pytest.raises(Exception, match="(?i)timeout|timed out"):
         interpreter.run_code("import time\nkept = 1\ntime.sleep(100)", timeout=3)
@@ -163,7 +180,7 @@ CHARTS = {
         lambda found: [(group.label, group.points) for group in found] == [("s", [(1, 3), (2, 4)])],
     ),
     "box_and_whisker": (
-        "plt.boxplot([[1, 2, 3, 4, 5, 30], [2, 4, 6]], labels=['a', 'b'])",
+        "plt.boxplot([[1, 2, 3, 4, 5, 30], [2, 4, 6]], tick_labels=['a', 'b'])",
         lambda found: [(b.label, b.min, b.median, b.max, b.outliers) for b in found]
         == [("a", 1, 3.5, 5, [30]), ("b", 2, 4, 6, [])],
     ),

@@ -9,7 +9,7 @@ import urllib.request
 import uuid
 
 import pytest
-from e2b import NotFoundException, RateLimitException, Sandbox, SandboxQuery
+from e2b import NotFoundException, RateLimitException, Sandbox, SandboxException, SandboxQuery
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import native, wire
 from support.waiting import until
@@ -164,6 +164,30 @@ def test_a_server_is_seen_at_its_host(make):
     with pytest.raises(urllib.error.HTTPError) as caught:
         fetch(3001)
     assert caught.value.code == 502
+
+
+SEEN_HOST = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.headers["host"].encode())
+HTTPServer(("127.0.0.1", 3000), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("mask, seen", (("${PORT}-app.example.com", b"3000-app.example.com"), (None, b"localhost:3000")))
+def test_a_server_sees_the_host_that_its_sandbox_names(make, mask, seen):
+    made = make(network={"mask_request_host": mask} if mask else None)
+    made.files.write("host.py", SEEN_HOST)
+    made.commands.run("python3 host.py", background=True, timeout=0)
+    headers = {"Host": made.get_host(3000)}
+    until("the server", lambda: wire.send("GET", "/", headers).status == 200)
+    assert wire.send("GET", "/", headers).body == seen
+    assert made.get_info().network.get("mask_request_host") == mask
+    with pytest.raises(SandboxException, match="is no host name"):
+        make(network={"mask_request_host": "no host"})
 
 
 def test_what_is_done_through_this_dialect_can_be_rewound():

@@ -40,6 +40,26 @@ def test_a_directory_is_listed_with_what_there_is_to_say(sandbox, place):
     assert (info.path, info.size) == (f"{place}/f", 6)
 
 
+def test_metadata_is_stored_with_a_file(sandbox, place):
+    path = f"{place}/report.csv"
+    written = sandbox.files.write(path, "1,2", metadata={"Author": "a b", "kind": "x=y"})
+    assert written.metadata == {"author": "a b", "kind": "x=y"}
+    assert sandbox.files.get_info(path).metadata == written.metadata
+    assert [entry.metadata for entry in sandbox.files.list(place)] == [written.metadata]
+    inside = sandbox.commands.run(f"python3 -c \"import os; print(os.getxattr('{path}', 'user.e2b.author'))\"")
+    assert inside.stdout == "b'a b'\n"
+    sandbox.files.write(path, io.BytesIO(b"3"), metadata={"kind": "z"})
+    assert sandbox.files.get_info(path).metadata == {"kind": "z"} and sandbox.files.read(path) == "3"
+    sandbox.files.write(path, "4")
+    assert sandbox.files.get_info(path).metadata == {"kind": "z"}
+    several = [{"path": f"{place}/{name}", "data": name} for name in "ab"]
+    assert [entry.metadata for entry in sandbox.files.write_files(several, metadata={"n": "1"})] == [{"n": "1"}] * 2
+    sandbox.files.write(f"{place}/plain", "5")
+    assert sandbox.files.get_info(f"{place}/plain").metadata is None
+    with pytest.raises(InvalidArgumentException, match="4096"):
+        sandbox.files.write(path, "6", metadata={"long": "x" * 5000})
+
+
 def test_what_is_there_and_what_is_not(sandbox, place):
     assert sandbox.files.make_dir(f"{place}/new/er") and not sandbox.files.make_dir(f"{place}/new/er")
     assert sandbox.files.exists(f"{place}/new") and not sandbox.files.exists(f"{place}/old")

@@ -44,7 +44,7 @@ def listed():
 def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
     template = (
         Template()
-        .from_debian_image("bookworm")
+        .from_debian_image("trixie")
         .run_cmd("git init --quiet r && cd r && git -c user.name=a -c user.email=a commit --allow-empty -m first")
         .git_clone("/home/user/r", "/home/user/clone")
         .set_user("root")

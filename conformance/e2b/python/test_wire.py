@@ -119,9 +119,13 @@ def test_who_asks_for_what_has_ended_learns_why(make):
     assert answer.status == 404 and answer.json()["message"].endswith("doesn't exist any more: it was killed")
 
 
-def test_a_route_that_does_not_exist_is_refused_in_the_clients_format():
+def test_a_route_that_does_not_exist_is_refused_in_the_clients_format(sandbox):
     answer = wire.send("GET", "/no/such/route", wire.key())
     assert (answer.status, answer.json()["code"]) == (404, 404) and "no route" in answer.json()["message"]
+    answer = wire.send("GET", "/no/such/route", wire.place(sandbox.sandbox_id, 49983))
+    assert (answer.status, answer.json()["code"]) == (404, 404)
+    answer = wire.send("POST", "/process.Process/Teleport", wire.place(sandbox.sandbox_id, 49983), {})
+    assert (answer.status, answer.json()["code"]) == (501, "unimplemented")
 
 
 def test_the_console_is_read_as_logs(sandbox):
@@ -152,6 +156,15 @@ def test_templates_are_listed_as_the_client_would_read_them():
     [one], [other] = first.json(), second.json()
     assert one["templateID"] != other["templateID"]
     assert wire.send("GET", "/templates").status == 401
+
+
+def test_a_template_belongs_to_its_workspace():
+    def publish(name, public):
+        return wire.send("PATCH", f"/v2/templates/{name}", wire.key(), {"public": public})
+
+    assert "base" in publish("base", True).json()["names"]
+    assert publish("base", False).status == 400 and "built in" in publish("base", False).json()["message"]
+    assert publish("no-such-template", True).status == 404
 
 
 def test_a_list_that_cannot_be_read_is_refused():

@@ -12,6 +12,7 @@ test("variables last, results and errors are data", async () => {
   assert.deepEqual([execution.text, execution.logs.stdout.join(""), out.join("")], ["21", "é\n", "é\n"]);
   assert.equal((await sandbox().runCode("1 / 0")).error.name, "ZeroDivisionError");
   assert.equal((await sandbox().runCode("1 + 1", { language: "javascript" })).text, "2");
+  assert.equal((await sandbox().runCode("const n: number = 41\nn + 1", { language: "typescript" })).text, "42");
   assert.equal((await sandbox().runCode("import os; os.environ['A']", { envs: { A: "b" } })).text, "b");
 });
 

@@ -70,6 +70,8 @@ test("files go both ways, and are listed, moved, removed", async () => {
   await files.write([{ path: "d/a", data: "a" }, { path: "d/b", data: "ü" }]);
   assert.equal(await files.read("d/b"), "ü");
   assert.deepEqual((await files.list("d")).map((entry) => entry.name), ["a", "b", "file.bin"]);
+  assert.deepEqual((await files.write("d/m", "m", { metadata: { Kind: "x" } })).metadata, { kind: "x" });
+  assert.deepEqual((await files.getInfo("d/m")).metadata, { kind: "x" });
   assert.equal(await files.makeDir("d/e"), true);
   assert.equal(await files.makeDir("d/e"), false);
   assert.equal((await files.rename("d/a", "d/c")).path, "/home/user/d/c");

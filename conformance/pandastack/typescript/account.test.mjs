@@ -59,7 +59,7 @@ for (const [method, options] of Object.entries(hopeless)) {
 
 test("a Dockerfile becomes a template, and a template another", async () => {
   const name = "conformance-ts-built";
-  const dockerfile = "FROM debian:12\nENV WHO=built\nCOPY sub /srv/\n# a comment\nRUN chmod 600 /srv/b.txt\n";
+  const dockerfile = "FROM debian:13\nENV WHO=built\nCOPY sub /srv/\n# a comment\nRUN chmod 600 /srv/b.txt\n";
   const build = await client.templates.buildFromDockerfile({ name, dockerfile, context: { "sub/b.txt": "zoë" } });
   const lines = [];
   for await (const line of client.templates.buildLogs(build.id)) lines.push(line);

@@ -1,8 +1,8 @@
 //! The parsers of untrusted bytes, for fuzzing. No part of the crate's API.
 
 use axum::extract::Request;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
 use sandling_engine::SandboxId;
 
 use crate::e2b::split_frames;
@@ -18,7 +18,7 @@ pub fn preview_host(host: &str) -> Option<(u16, SandboxId)> {
 /// Prepares a request for a server in a sandbox. `is_ours` recognizes our tokens.
 pub fn prepare_for_guest(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     credentials::remove_from(parts, is_ours);
-    proxy::prepare(&mut parts.headers, 3000, "https", false);
+    proxy::prepare(&mut parts.headers, HeaderValue::from_static("localhost:3000"), "https", false);
 }
 
 /// The offset and the length of the requested range in a file of this size.

@@ -52,10 +52,9 @@ impl From<RegistryError> for ApiError {
             RegistryError::Write { error: source, .. } if is_full(source) => {
                 return no_space("the server's disk is full");
             }
-            RegistryError::Write { .. }
-            | RegistryError::Certificates(_)
-            | RegistryError::BadMirror { .. }
-            | RegistryError::BadProxy(_) => return Self::internal(&error),
+            RegistryError::Write { .. } | RegistryError::Certificates(_) | RegistryError::BadMirror { .. } => {
+                return Self::internal(&error);
+            }
             RegistryError::Unreachable { .. }
             | RegistryError::TimedOut { .. }
             | RegistryError::TooSlow { .. }

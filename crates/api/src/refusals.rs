@@ -372,7 +372,7 @@ impl From<BuildError> for ApiError {
             BuildError::DiskFull { .. } => no_space("the server's disk is full"),
             BuildError::NoUidMap
             | BuildError::NoKernelPackage { .. }
-            | BuildError::NoMirror { .. }
+            | BuildError::NoMirror
             | BuildError::NotAKernel { .. }
             | BuildError::NoModule { .. }
             | BuildError::BadModule { .. }

@@ -74,13 +74,13 @@ fn layered(routes: Router<Arc<App>>, app: &Arc<App>, actions: &[&[Action]]) -> R
 async fn no_such_route(request: Request) -> ApiError {
     let message = format!("there is no route {} {}", request.method(), request.uri().path());
     let error = ApiError::new(StatusCode::NOT_FOUND, "no_such_route", message);
-    ApiError { shape: e2b::shape_of_client(request.headers()), ..error }
+    ApiError { shape: e2b::shape_of_client(&request), ..error }
 }
 
 async fn no_such_method(request: Request) -> ApiError {
     let message = format!("{} cannot be used on this route", request.method());
     let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message);
-    ApiError { shape: e2b::shape_of_client(request.headers()), ..error }
+    ApiError { shape: e2b::shape_of_client(&request), ..error }
 }
 
 /// The log has the panic itself.

@@ -1,7 +1,8 @@
 //! Sends deliveries of webhooks over HTTP.
 //!
 //! The sender connects to an address that it has checked, never to a name that could resolve differently a moment later.
-//! It follows no redirects, because they could lead to an address that was not checked.
+//! It follows no redirects, because they could lead to an address that was not checked. Through a proxy it can check only
+//! what this host resolves the name to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use axum::body::Bytes;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::Full;
 use hyper::{Request, header};
+use sandling_proxy::UpstreamProxy;
 use sandling_service::{Attempt, DueDelivery, Outbox, WebhookAddresses, WebhookUrl, Webhooks};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -27,30 +29,37 @@ const AGENT: &str = concat!("sandling-webhooks/", env!("CARGO_PKG_VERSION"));
 /// Sends what there is to send until the task is aborted.
 pub(crate) async fn send_webhooks(webhooks: Arc<Webhooks>) {
     let mut outbox = webhooks.outbox();
-    let tls = match tls_connector() {
-        Ok(tls) => tls,
-        Err(error) => return tracing::error!(%error, "webhooks are not sent, because TLS cannot be set up"),
+    let way = match (tls_connector(), UpstreamProxy::from_environment()) {
+        (Ok(tls), Ok(proxy)) => Way { tls, proxy },
+        (Err(error), _) => return tracing::error!(%error, "webhooks are not sent, because TLS cannot be set up"),
+        (_, Err(error)) => return tracing::error!(%error, "webhooks are not sent, because HTTPS_PROXY is wrong"),
     };
     loop {
         outbox.changed().await;
-        if let Err(error) = send_due(&outbox, &tls).await {
+        if let Err(error) = send_due(&outbox, &way).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot read or write deliveries of webhooks");
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-async fn send_due(outbox: &Outbox, tls: &TlsConnector) -> Result<(), sandling_engine::StoreError> {
+/// How receivers are reached.
+struct Way {
+    tls: TlsConnector,
+    proxy: Option<UpstreamProxy>,
+}
+
+async fn send_due(outbox: &Outbox, way: &Way) -> Result<(), sandling_engine::StoreError> {
     let due = stream::iter(outbox.take()?);
-    let mut attempts = due.map(|delivery| attempt(delivery, outbox.addresses(), tls)).buffer_unordered(AT_ONCE);
+    let mut attempts = due.map(|delivery| attempt(delivery, outbox.addresses(), way)).buffer_unordered(AT_ONCE);
     while let Some((delivery, attempt)) = attempts.next().await {
         outbox.finish(delivery, attempt)?;
     }
     Ok(())
 }
 
-async fn attempt(delivery: DueDelivery, addresses: &WebhookAddresses, tls: &TlsConnector) -> (DueDelivery, Attempt) {
-    let sending = tokio::time::timeout(ATTEMPT_WITHIN, post(&delivery, addresses, tls)).await;
+async fn attempt(delivery: DueDelivery, addresses: &WebhookAddresses, way: &Way) -> (DueDelivery, Attempt) {
+    let sending = tokio::time::timeout(ATTEMPT_WITHIN, post(&delivery, addresses, way)).await;
     let attempt = match sending {
         Ok(Ok(status)) => Attempt::Answered(status),
         Ok(Err(why)) => Attempt::Failed(why),
@@ -59,19 +68,28 @@ async fn attempt(delivery: DueDelivery, addresses: &WebhookAddresses, tls: &TlsC
     (delivery, attempt)
 }
 
-async fn post(delivery: &DueDelivery, addresses: &WebhookAddresses, tls: &TlsConnector) -> Result<u16, String> {
+async fn post(delivery: &DueDelivery, addresses: &WebhookAddresses, way: &Way) -> Result<u16, String> {
     let url: WebhookUrl = delivery.url.parse().map_err(|error: sandling_service::BadUrl| error.to_string())?;
-    let address = resolve(&url, addresses).await?;
-    let cannot = |error: std::io::Error| format!("cannot connect to {address}: {error}");
-    let stream = TcpStream::connect(address).await.map_err(cannot)?;
+    let proxy = way.proxy.as_ref().filter(|proxy| url.is_https && proxy.serves(&url.host, url.port));
+    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+    let checked = match found.map_err(|error| format!("cannot resolve {}: {error}", url.host)) {
+        // Only the proxy knows the name.
+        Err(_) if proxy.is_some() => None,
+        found => Some(choose(&url, found?.collect(), addresses)?),
+    };
+    let connected = match (proxy, checked) {
+        (Some(proxy), _) => proxy.connect(&url.host, url.port).await,
+        (None, Some(address)) => TcpStream::connect(address).await,
+        (None, None) => return Err(format!("cannot resolve {}", url.host)),
+    };
+    let shown = checked.map_or_else(|| url.host.clone(), |address| address.to_string());
+    let stream = connected.map_err(|error| format!("cannot connect to {shown}: {error}"))?;
     let request = request(&url, delivery)?;
-    send(stream, url.is_https.then_some((tls, url.host.as_str())), request).await
+    send(stream, url.is_https.then_some((&way.tls, url.host.as_str())), request).await
 }
 
-/// An address of the host that may be told.
-async fn resolve(url: &WebhookUrl, addresses: &WebhookAddresses) -> Result<SocketAddr, String> {
-    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
-    let found: Vec<_> = found.map_err(|error| format!("cannot resolve {}: {error}", url.host))?.collect();
+/// One of the receiver's addresses, if it may be told.
+fn choose(url: &WebhookUrl, found: Vec<SocketAddr>, addresses: &WebhookAddresses) -> Result<SocketAddr, String> {
     let first = found.first().ok_or_else(|| format!("{} has no address", url.host))?;
     found.iter().copied().find(|address| addresses.allows(address.ip())).ok_or_else(|| {
         format!(

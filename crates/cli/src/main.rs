@@ -9,6 +9,7 @@ mod show;
 mod signals;
 mod telemetry;
 mod terminal;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -19,14 +20,20 @@ use sandling_client as client;
 
 fn main() -> ExitCode {
     // This must come first, before any thread starts: Sandling runs its own binary to enter a machine's jail, to
-    // unpack images, and to attack the jail from inside.
+    // unpack images, to build templates, and to attack the jail from inside.
     match std::env::args_os().nth(1) {
         Some(argument) if argument == sandling_vmm::jail::ARGUMENT => return sandling_vmm::jail::main(),
         Some(argument) if argument == sandling_oci::UNPACK_ARGUMENT => return sandling_oci::unpack_main(),
+        Some(argument) if argument == sandling_image::jail::ARGUMENT => return sandling_image::jail::main(),
         Some(argument) if argument == commands::doctor::probe::ARGUMENT => return commands::doctor::probe::main(),
         _ => {}
     }
     let options = Options::parse_from(options::with_docker_flags(std::env::args_os()));
+    if let Some(ca) = &options.common.ca
+        && let Err(error) = trust::add(ca)
+    {
+        return outcome::report_error(&error);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

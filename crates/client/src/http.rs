@@ -8,9 +8,8 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as HyperClient;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -18,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::address::Server;
+use super::connector::{ProxyConnector, connector};
 use super::error::ClientError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 pub struct Client {
-    http: HyperClient<HttpsConnector<HttpConnector>, Body>,
+    http: HyperClient<HttpsConnector<ProxyConnector>, Body>,
     server: Server,
     authorization: HeaderValue,
 }
@@ -164,28 +164,6 @@ impl Client {
         }
         Err(refusal(response).await)
     }
-}
-
-/// Connects to http and https addresses. Loads the system's certificates only for an https address, because that takes
-/// longer than most requests.
-pub fn connector(
-    address: &str,
-    timeout: Duration,
-) -> Result<HttpsConnector<HttpConnector>, Box<dyn Error + Send + Sync>> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(timeout));
-    let provider = rustls::crypto::ring::default_provider();
-    let builder = HttpsConnectorBuilder::new();
-    let builder = if address.starts_with("https:") {
-        builder.with_provider_and_native_roots(provider)?
-    } else {
-        let config =
-            rustls::ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions()?;
-        builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-    };
-    Ok(builder.https_or_http().enable_http1().wrap_connector(http))
 }
 
 /// The innermost cause; the outer errors only say where it happened.

@@ -6,6 +6,7 @@
 mod address;
 pub mod announce;
 mod answers;
+mod connector;
 mod error;
 mod events;
 mod http;
@@ -16,7 +17,8 @@ mod socket;
 
 pub use address::{API_VARIABLE, Origin, Server};
 pub use answers::*;
+pub use connector::{ProxyConnector, connector};
 pub use error::ClientError;
 pub use events::{Event, EventReader, Events};
-pub use http::{Body, Client, connector, query, root_cause, segment};
+pub use http::{Body, Client, query, root_cause, segment};
 pub use session::{Ended, Input, Session, SessionEvent, Stream};

@@ -41,8 +41,8 @@ pub use fair_slots::{FairSlots, Slot};
 pub use lifecycle::Refused;
 pub use link::{LinkError, StreamSender};
 pub use machine::{
-    BakeError, DesktopError, IdentifyError, Machines, MakeError, Step, TemplateError, TemplateSummary, alias_note,
-    stored_name,
+    BakeError, DesktopError, ExportedTemplate, IdentifyError, ImportedTemplate, Machines, MakeError, Step,
+    TemplateArchiveError, TemplateError, TemplateSummary, alias_note, stored_name,
 };
 pub use model::{
     Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Lifetime, LifetimeChange, MOST_CHECKPOINTS,

@@ -12,6 +12,7 @@ const { Writable } = require('stream');
 const vm = require('vm');
 const { bundle, describe, line, withoutImports } = require('./node_results.js');
 const { reseed, dropCaches } = require('./node_reseed.js');
+const { withoutTypes } = require('./node_typescript.js');
 
 const STEP = Symbol.for('sandling.step');
 // Runs STEP so that a signal can stop it even in an endless loop.
@@ -106,17 +107,18 @@ class Context {
     const next = this.waiting.shift();
     if (next === undefined) return;
     this.busy = true;
-    await this.run(next.cell, next.code, next.env);
+    await this.run(next.cell, next.code, next.env, next.typescript);
     this.busy = false;
     this.runNext();
   }
 
   /** Runs one cell. The variables of `environment` are set only while it runs. */
-  async run(number, code, environment = {}) {
+  async run(number, code, environment = {}, isTypeScript = false) {
     const before = Object.keys(environment).map((name) => [name, process.env[name]]);
     Object.assign(process.env, environment);
     const interrupted = new Promise((resolve) => { this.interrupt = () => resolve({ interrupted: true }); });
-    let outcome = await Promise.race([evaluate(code, `[cell-${number}]`), interrupted]);
+    const evaluated = isTypeScript ? evaluateTypeScript : evaluate;
+    let outcome = await Promise.race([evaluated(code, `[cell-${number}]`), interrupted]);
     this.interrupt = null;
     for (const [name, value] of before) {
       if (value === undefined) delete process.env[name];
@@ -142,14 +144,24 @@ function written(stream) {
   return new Promise((resolve) => Writable.prototype.write.call(stream, '', resolve));
 }
 
+function evaluateTypeScript(code, name) {
+  try {
+    return evaluate(withoutTypes(code), name);
+  } catch (thrown) {
+    return Promise.resolve({ thrown });
+  }
+}
+
 /** Runs code in the global scope. Returns `{value}`, `{thrown}` or `{interrupted}`. */
 function evaluate(code, name) {
   let resolve;
   const outcome = new Promise((resolver) => { resolve = resolver; });
   const request = { expression: `${withoutImports(code)}\n//# sourceURL=${name}`, replMode: true, objectGroup: 'cell' };
   const answered = (problem, answer) => {
+    // To newer versions, an interrupt is such a problem, too. It is told apart below, right after this.
+    if (problem) return setImmediate(() => resolve({ thrown: new Error(problem.message) }));
     try {
-      resolve(problem ? { thrown: new Error(problem.message) } : outcomeOf(answer, code, name));
+      resolve(outcomeOf(answer, code, name));
     } catch (thrown) {
       resolve({ thrown }); // The inspector's description of the error, because the error itself cannot be fetched.
     }

@@ -37,7 +37,7 @@ impl Apt {
         workspace.write("apt/status", 0o644, "")?;
         let sources = sources(suite)?;
         if sources.is_empty() {
-            return Err(BuildError::NoMirror { suite: suite.to_owned() });
+            return Err(BuildError::NoMirror);
         }
         workspace.write("apt/sources.list", 0o644, &sources)?;
         workspace.write("apt/apt.conf", 0o644, &apt.configuration())?;
@@ -149,7 +149,10 @@ pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
     ];
     let dump = Tool::new("apt-config").arg("dump").capture()?;
     let wanted = |line: &&str| PREFIXES.iter().any(|prefix| line.to_ascii_lowercase().starts_with(prefix));
-    Ok(dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned).collect())
+    let options = dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned);
+    // GnuTLS, which apt uses, does not know this variable. What the host's apt is configured with comes later and wins.
+    let bundle = std::env::var("SSL_CERT_FILE").ok().filter(|path| !path.contains('"'));
+    Ok(bundle.map(|path| format!("Acquire::https::CaInfo \"{path}\";")).into_iter().chain(options).collect())
 }
 
 /// A `sources.list` of the suite with the host's mirrors.
@@ -157,28 +160,53 @@ fn sources(suite: &str) -> Result<String, ToolError> {
     let format = "$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)";
     let targets = Tool::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).capture()?;
     let signed_by = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
-    let own = host_sources(&targets, suite);
+    let own = host_sources(&targets, suite).or_else(|| mirrored_sources(&targets, suite)).unwrap_or_default();
     Ok(own.iter().map(|entry| format!("deb {signed_by}{entry}\n")).collect())
 }
 
-fn host_sources(targets: &str, suite: &str) -> Vec<String> {
-    let releases = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
-    let mut found = Vec::new();
-    for line in targets.lines() {
-        let [uri, release, codename, component, origin] = line.split('|').collect::<Vec<_>>()[..] else { continue };
-        // Without a Release file, the name in sources.list identifies the suite.
-        let of_suite = releases.iter().any(|name| name == codename || name == release);
-        // Only mirrors that the new system can reach, too.
+/// One line of apt's `indextargets`: a part of an archive.
+struct ArchivePart<'a> {
+    uri: &'a str,
+    release: &'a str,
+    codename: &'a str,
+    component: &'a str,
+}
+
+/// What the host's sources have of Debian, as far as the new system can reach it, too.
+fn debian_parts(targets: &str) -> impl Iterator<Item = ArchivePart<'_>> {
+    targets.lines().filter_map(|line| {
+        let [uri, release, codename, component, origin] = line.split('|').collect::<Vec<_>>()[..] else { return None };
         let reachable = uri.starts_with("http://") || uri.starts_with("https://");
-        if of_suite && reachable && (origin == "Debian" || origin.is_empty()) && !component.is_empty() {
-            found.push(format!("{uri} {release} {component}"));
-        }
-    }
+        let wanted = reachable && (origin == "Debian" || origin.is_empty()) && !component.is_empty();
+        wanted.then_some(ArchivePart { uri, release, codename, component })
+    })
+}
+
+/// The host's own sources of the suite.
+fn host_sources(targets: &str, suite: &str) -> Option<Vec<String>> {
+    let releases = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
+    // Without a Release file, the name in sources.list identifies the suite.
+    let of_suite = |part: &ArchivePart<'_>| releases.iter().any(|name| name == part.codename || name == part.release);
+    let entry = |part: ArchivePart<'_>| format!("{} {} {}", part.uri, part.release, part.component);
+    let found: Vec<String> = debian_parts(targets).filter(of_suite).map(entry).collect();
     // Updates without the release itself are of no use.
     let complete = found
         .iter()
         .any(|entry| entry.ends_with(" main") && !entry.contains("-updates ") && !entry.contains("-security "));
-    if complete { found } else { Vec::new() }
+    complete.then_some(found)
+}
+
+/// The suite from the mirrors of the release that the host itself runs: a mirror has all of Debian's releases.
+fn mirrored_sources(targets: &str, suite: &str) -> Option<Vec<String>> {
+    let mirror = |is_security: bool| {
+        let fits =
+            |part: &ArchivePart<'_>| part.codename.ends_with("-security") == is_security && part.component == "main";
+        debian_parts(targets).find(fits).map(|part| part.uri.to_owned())
+    };
+    let main = mirror(false)?;
+    let mut found = vec![format!("{main} {suite} main"), format!("{main} {suite}-updates main")];
+    found.extend(mirror(true).map(|security| format!("{security} {suite}-security main")));
+    Some(found)
 }
 
 /// Parses `0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded.`
@@ -214,14 +242,30 @@ mod tests {
                        http://other.example/|trixie|trixie|main|Debian\n";
         let expected =
             ["http://mirror.example/debian/ bookworm main", "http://mirror.example/debian/ stable-updates main"];
-        assert_eq!(host_sources(targets, "bookworm"), expected);
+        assert_eq!(host_sources(targets, "bookworm").unwrap(), expected);
+    }
+
+    #[test]
+    fn another_release_comes_from_the_hosts_mirrors() {
+        let targets = "https://node.example/node_20.x/|nodistro|nodistro|main|. nodistro\n\
+                       http://mirror.example/debian/|bookworm|bookworm|main|Debian\n\
+                       http://mirror.example/security/|bookworm-security|bookworm-security|main|Debian\n";
+        assert_eq!(host_sources(targets, "trixie"), None);
+        let expected = [
+            "http://mirror.example/debian/ trixie main",
+            "http://mirror.example/debian/ trixie-updates main",
+            "http://mirror.example/security/ trixie-security main",
+        ];
+        assert_eq!(mirrored_sources(targets, "trixie").unwrap(), expected);
     }
 
     #[test]
     fn mirrors_of_an_incomplete_suite_are_not_used() {
         let targets = "http://other.example/ubuntu/|noble|noble|main|Ubuntu\n\
                        http://mirror.example/debian-security/|bookworm-security|bookworm-security|main|Debian\n";
-        assert!(host_sources(targets, "bookworm").is_empty());
+        assert!(host_sources(targets, "bookworm").is_none());
+        let ubuntu = "http://other.example/ubuntu/|noble|noble|main|Ubuntu\n";
+        assert!(mirrored_sources(ubuntu, "trixie").is_none());
     }
 
     #[test]

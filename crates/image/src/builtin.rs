@@ -6,21 +6,21 @@ use sandling_protocol::Language;
 
 use crate::desktop::Desktop;
 use crate::name::TemplateName;
-use crate::recipe::{OciImage, Recipe, RecipeError, Warm};
+use crate::recipe::{NodeRelease, OciImage, PinnedArchive, Recipe, RecipeError, Warm};
 
-const SUITE: &str = "bookworm";
+const SUITE: &str = "trixie";
 
 /// An alias, the recipe it stands for, and a note for the user.
 const ALIASES: [(&str, &str, &str); 2] = [
     (
         "python-data",
         "code-interpreter",
-        "`python-data` is Sandling's `code-interpreter`: Debian 12, Python with numpy, pandas, scipy, matplotlib, and Node",
+        "`python-data` is Sandling's `code-interpreter`: Debian 13, Python with numpy, pandas, scipy, matplotlib, and Node",
     ),
     (
         "ubuntu-24.04",
         "base",
-        "`ubuntu-24.04` is Sandling's `base`: Debian 12 with shell tools; there is no Ubuntu here",
+        "`ubuntu-24.04` is Sandling's `base`: Debian 13 with shell tools; there is no Ubuntu here",
     ),
 ];
 
@@ -29,19 +29,28 @@ const BUILT_IN: [fn() -> Recipe; 4] = [base, code_interpreter, agent, desktop];
 /// Tools that agents use in a shell. `libnss-myhostname` makes the machine's own name resolvable.
 const SHELL_TOOLS: &str = "
     bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname nano netbase openssh-client patch procps
-    psmisc ripgrep sudo tree unzip xz-utils zip
+    psmisc ripgrep sudo tree unzip vim-tiny xz-utils zip
 ";
+
+/// What builds packages of C and C++, of pip and npm, too.
+const COMPILERS: &str = "g++ gcc libc6-dev make";
 
 const PYTHON: &str = "python-is-python3 python3 python3-pip python3-venv";
 
+/// Tests, with everything that they need. PyPI has newer versions than Debian, and pip can replace its own packages, but not
+/// Debian's.
+const TESTS: &str = "iniconfig==2.3.1 packaging==26.3 pluggy==1.7.0 pygments==2.21.0 pytest==9.2.0";
+
+const UV: &str = "uv==0.13.8";
+
+/// Numbers, tables and plots, with everything that they need.
 const DATA: &str = "
-    python3-matplotlib python3-numpy python3-openpyxl python3-pandas python3-pil python3-requests python3-scipy
+    certifi==2026.10.18 charset-normalizer==3.5.2 contourpy==1.4.0 cycler==0.12.1 et-xmlfile==2.0.0 fonttools==4.68.0
+    idna==3.20 kiwisolver==1.5.1 matplotlib==3.11.2 numpy==2.5.4 openpyxl==3.1.5 pandas==3.1.1 pillow==13.0.0
+    pyparsing==3.3.3 python-dateutil==4.0.0 requests==2.34.2 scipy==1.18.1 tzdata==2026.6 urllib3==2.8.0
 ";
 
-const NODE: &str = "nodejs npm";
-
-/// Coding agents. The pinned versions run on Debian's Node, need no install script, and are smaller than the rest of the
-/// system.
+/// Coding agents. The pinned versions need no install script, and are smaller than the rest of the system.
 const AGENTS: &str = "@anthropic-ai/claude-code@2.1.112 @openai/codex@0.104.0";
 
 /// XFCE, because E2B's desktop client waits for its processes by name; without its recommended packages it is the
@@ -111,6 +120,7 @@ impl Recipe {
             name,
             description: image.reference.clone(),
             packages: BTreeSet::new(),
+            pip: BTreeSet::new(),
             oci: Some(image),
             memory_mib: Self::OCI_MEMORY_MIB,
             pids: 1024,
@@ -144,10 +154,12 @@ fn known_names() -> Vec<String> {
 fn base() -> Recipe {
     Recipe {
         name: "base".parse().expect("a built-in name keeps the rule for names"),
-        description: "Debian 12 with shell tools, Python, git and curl".to_owned(),
+        description: "Debian 13 with shell tools, Python, git, curl and a C compiler".to_owned(),
         suite: SUITE.to_owned(),
-        packages: words(&[SHELL_TOOLS, PYTHON]),
+        packages: words(&[SHELL_TOOLS, COMPILERS, PYTHON]),
         npm: BTreeSet::new(),
+        pip: words(&[TESTS]),
+        node: None,
         oci: None,
         disk_mib: 4096,
         vcpus: 1,
@@ -162,7 +174,8 @@ fn code_interpreter() -> Recipe {
     Recipe {
         name: "code-interpreter".parse().expect("a built-in name keeps the rule for names"),
         description: "base with numpy, pandas, scipy, matplotlib, Node and npm".to_owned(),
-        packages: words(&[SHELL_TOOLS, PYTHON, DATA, NODE]),
+        pip: words(&[TESTS, UV, DATA]),
+        node: Some(node()),
         memory_mib: 1024,
         pids: 1024,
         warm: vec![
@@ -177,8 +190,9 @@ fn agent() -> Recipe {
     Recipe {
         name: "agent".parse().expect("a built-in name keeps the rule for names"),
         description: "base with Node, npm, and the command lines claude and codex".to_owned(),
-        packages: words(&[SHELL_TOOLS, PYTHON, NODE]),
         npm: words(&[AGENTS]),
+        pip: words(&[TESTS, UV]),
+        node: Some(node()),
         memory_mib: 1024,
         pids: 1024,
         ..base()
@@ -189,7 +203,7 @@ fn desktop() -> Recipe {
     Recipe {
         name: "desktop".parse().expect("a built-in name keeps the rule for names"),
         description: "base with a screen, XFCE, Chromium, and tools that click, type and take screenshots".to_owned(),
-        packages: words(&[SHELL_TOOLS, PYTHON, DESKTOP]),
+        packages: words(&[SHELL_TOOLS, COMPILERS, PYTHON, DESKTOP]),
         disk_mib: 6144,
         // Chromium needs most of it; the session alone needs a quarter.
         memory_mib: 2048,
@@ -197,6 +211,15 @@ fn desktop() -> Recipe {
         // The size that E2B's client asks for by default.
         desktop: Some(Desktop { width: 1024, height: 768 }),
         ..base()
+    }
+}
+
+/// The last series that translates all of TypeScript: Node 26 refuses enums.
+fn node() -> NodeRelease {
+    let pinned = |version: &str, sha256: &str| PinnedArchive { version: version.to_owned(), sha256: sha256.to_owned() };
+    NodeRelease {
+        node: pinned("24.21.0", "61ecf27ad70afee991b671c28561eb497028294a67d132f9bbaac9ad73f81d3b"),
+        npm: pinned("12.2.0", "6666b48816b39b86c3febac7b51a4ee4de6c5ca589c382ad8004b6b113f86677"),
     }
 }
 
@@ -246,9 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn the_code_interpreter_has_all_of_base() {
-        let code = code_interpreter();
-        assert!(code.packages.is_superset(&base().packages));
+    fn the_code_interpreter_and_the_agent_are_base_and_more() {
+        let (base, code) = (base(), code_interpreter());
+        // With the same packages of Debian, the tree of one is the beginning of the others.
+        assert_eq!((&code.packages, &agent().packages), (&base.packages, &base.packages));
+        assert!(code.pip.is_superset(&base.pip) && agent().pip.is_superset(&base.pip));
         assert!(code.warm[0].imports.iter().any(|import| import == "pandas"));
     }
 }

@@ -6,16 +6,22 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::apt::Apt;
+use crate::builtin::builtin_recipes;
 use crate::error::BuildError;
+use crate::inputs;
 use crate::kernel::{self, KernelOrigin};
 use crate::progress::{Progress, Report, Step, while_waiting};
 use crate::recipe::Recipe;
-use crate::root::{bootstrap, ext4, tree};
+use crate::root::kept_tree::KeptTree;
+use crate::root::{additions, bootstrap, ext4, tree};
 use crate::space;
 use crate::supply::{Session, Supply};
-use crate::workspace::Workspace;
+use crate::workspace::{TREE, Workspace};
 
-pub(crate) struct Debian;
+pub(crate) struct Debian {
+    /// The program that becomes the launcher of the build's jail.
+    pub(crate) launcher: PathBuf,
+}
 
 impl Supply for Debian {
     fn begin<'a>(
@@ -24,9 +30,20 @@ impl Supply for Debian {
         recipe: &'a Recipe,
         lock: &'a File,
     ) -> Result<Box<dyn Session + 'a>, BuildError> {
-        let workspace = Workspace::create(store)?;
+        let workspace = Workspace::create(store, &self.launcher)?;
         Ok(Box::new(DebianSession { store: store.to_owned(), recipe, lock, workspace, apt: OnceCell::new() }))
     }
+}
+
+/// How much larger a tree is than its archive, at most.
+const TREE_RATIO: u64 = 4;
+/// What Node, and packages from npm and PyPI may take.
+const ADDITIONS_BYTES: u64 = 1 << 30;
+
+/// Whether other built-in templates begin with the same tree.
+fn is_shared(recipe: &Recipe) -> bool {
+    let tree = inputs::of_tree(recipe);
+    builtin_recipes().iter().filter(|built_in| inputs::of_tree(built_in) == tree).count() > 1
 }
 
 struct DebianSession<'a> {
@@ -45,16 +62,38 @@ impl DebianSession<'_> {
         let apt = Apt::update(&self.workspace, &self.recipe.suite, report)?;
         Ok(self.apt.get_or_init(|| apt))
     }
-}
 
-impl Session for DebianSession<'_> {
-    fn root(&self, image: &Path, report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+    /// Unpacks the tree of an earlier build. Returns false if there is none.
+    fn unpack(&self, kept: &KeptTree, report: Report<'_>) -> Result<bool, BuildError> {
+        let Some(size) = kept.size() else { return Ok(false) };
+        let bytes = size * TREE_RATIO + ADDITIONS_BYTES;
+        space::check(&[(self.workspace.dir(), bytes), (&self.store, bytes)])?;
+        kept.unpack(&self.workspace, report)
+    }
+
+    /// Installs Debian's packages.
+    fn bootstrap(&self, report: Report<'_>) -> Result<(), BuildError> {
         let apt = self.apt(report)?;
         let progress = Progress::of(Step::PackageLists, "planning the installation");
         let plan = while_waiting(&progress, report, || apt.plan(&self.recipe.packages))?;
         // The packages are kept beside their unpacked files until the tree is finished.
-        space::check(&[(self.workspace.dir(), plan.bytes + plan.bytes / 3), (&self.store, plan.bytes)])?;
-        let tree = bootstrap::bootstrap(self.recipe, apt, plan, &self.workspace, self.lock, report)?;
+        let in_store = plan.bytes + ADDITIONS_BYTES;
+        space::check(&[(self.workspace.dir(), in_store + plan.bytes / 3), (&self.store, in_store)])?;
+        bootstrap::bootstrap(self.recipe, apt, plan, &self.workspace, self.lock, report)
+    }
+}
+
+impl Session for DebianSession<'_> {
+    fn root(&self, image: &Path, fresh: bool, report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+        let kept = KeptTree::new(&self.store, &inputs::of_tree(self.recipe));
+        if fresh || !self.unpack(&kept, report)? {
+            self.bootstrap(report)?;
+            if is_shared(self.recipe) {
+                kept.keep(&self.workspace, report)?;
+            }
+        }
+        additions::add(self.recipe, &self.workspace, self.lock, report)?;
+        let tree = self.workspace.dir().join(TREE);
         let installed = tree::installed_packages(&tree, self.recipe)?;
         ext4::make_image(&tree, image, self.recipe.disk_mib, report)?;
         self.workspace.discard_tree(report)?;

@@ -69,7 +69,10 @@ pub(crate) fn from_debian(
     let unpacked = dir.join("unpacked");
     Tool::new("dpkg-deb").arg("-x").args([&file, &unpacked]).follow(|_| report(&progress))?;
     let vmlinuz = only_entry(&unpacked.join("boot"), "vmlinuz-")?;
-    let modules = only_entry(&unpacked.join("lib/modules"), "")?;
+    // Since Debian 13 below `usr`.
+    let directories = ["usr/lib/modules", "lib/modules"].map(|path| unpacked.join(path));
+    let directory = directories.iter().find(|path| path.exists()).unwrap_or(&directories[0]);
+    let modules = only_entry(directory, "")?;
     from_files(&OwnKernel { vmlinuz, modules: Some(modules) }, dest)
 }
 

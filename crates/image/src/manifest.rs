@@ -11,9 +11,22 @@ use crate::name::ContentId;
 use crate::recipe::Recipe;
 
 /// The version of manifests. Raise it when an older release could misread a new manifest.
-pub(crate) const FORMAT: u32 = 2;
-/// The version of manifests without an OCI image, which older releases can read.
+pub(crate) const FORMAT: u32 = 3;
+/// The version of manifests with an OCI image, and without packages from PyPI and a Node.
+const IMAGE_FORMAT: u32 = 2;
+/// The version of manifests without any of these, which all releases can read.
 pub(crate) const FIRST_FORMAT: u32 = 1;
+
+/// The oldest version that can describe an image of this recipe.
+pub(crate) fn format_of(recipe: &Recipe) -> u32 {
+    if recipe.node.is_some() || !recipe.pip.is_empty() {
+        FORMAT
+    } else if recipe.oci.is_some() {
+        IMAGE_FORMAT
+    } else {
+        FIRST_FORMAT
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -26,7 +39,7 @@ pub struct Manifest {
     pub kernel_origin: KernelOrigin,
     /// The digest of what the image was built from. If it differs from the recipe's, a build makes a new image.
     pub inputs: ContentId,
-    /// The packages in the root and their versions: Debian's by name, npm's as `npm:NAME`.
+    /// The packages in the root and their versions: Debian's by name, others as `npm:NAME` and `pip:NAME`.
     pub packages: BTreeMap<String, String>,
     pub created: Timestamp,
 }
@@ -91,7 +104,7 @@ pub(crate) mod tests {
         let file = |text: &str| FileDigest { size: 4, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() };
         let part = |name: &str| Part::of(BTreeMap::from([(name.to_owned(), file(name))]));
         let mut manifest = Manifest {
-            format: FIRST_FORMAT,
+            format: FORMAT,
             id: ContentId::of(b""),
             recipe: resolve("base").unwrap().recipe,
             root: part("root.img"),
@@ -148,5 +161,14 @@ pub(crate) mod tests {
             let made: Provenance = serde_json::from_value(described["provenance"].clone()).unwrap();
             assert_eq!(serde_json::to_value(&made).unwrap(), described["provenance"]);
         }
+    }
+    #[test]
+    fn a_manifest_with_packages_from_pypi_and_a_node_is_read_and_still_fits_its_id() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v3/manifest.json");
+        let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let manifest: Manifest = serde_json::from_value(golden.clone()).unwrap();
+        assert!(manifest.is_consistent() && manifest.format == FORMAT);
+        assert!(manifest.recipe.node.is_some() && manifest.packages.contains_key("pip:pandas"));
+        assert_eq!(serde_json::to_value(&manifest).unwrap(), golden);
     }
 }

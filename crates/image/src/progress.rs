@@ -33,6 +33,10 @@ pub enum Step {
     Kernel,
     Initrd,
     Publish,
+    /// Counted in bytes.
+    Pack,
+    /// Counted in bytes.
+    Unpack,
 }
 
 impl Step {
@@ -49,6 +53,8 @@ impl Step {
             Step::Kernel => "fetching the kernel",
             Step::Initrd => "packing the initrd",
             Step::Publish => "storing the template",
+            Step::Pack => "packing the template",
+            Step::Unpack => "unpacking the template",
         }
     }
 }

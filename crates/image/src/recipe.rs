@@ -21,6 +21,11 @@ pub struct Recipe {
     /// Packages from npm, `name` or `name@version`, installed for all users. Their install scripts are not run.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub npm: BTreeSet<String>,
+    /// Wheels from PyPI, `name==version`, with all that they need: nothing else is installed for them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pip: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeRelease>,
     /// The OCI image that the root disk is made of. Then there are no packages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oci: Option<OciImage>,
@@ -52,6 +57,19 @@ pub struct OciImage {
     pub config: Config,
 }
 
+/// A Node that is newer than Debian's. npm's registry has its program and npm as packages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRelease {
+    pub node: PinnedArchive,
+    pub npm: PinnedArchive,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedArchive {
+    pub version: String,
+    pub sha256: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warm {
     pub language: Language,
@@ -70,6 +88,10 @@ pub enum RecipeError {
     BadPackage { package: String },
     #[error("`{package}` cannot be a package of npm: give its name, or name@version")]
     BadNpm { package: String },
+    #[error("`{package}` cannot be a pinned package of PyPI: give name==version")]
+    BadPip { package: String },
+    #[error("`{version}` cannot be a version of Node or npm, or it has no SHA-256")]
+    BadNode { version: String },
     #[error("{what} of {given} is outside {least} to {most}")]
     OutOfRange { what: &'static str, given: u32, least: u32, most: u32 },
 }
@@ -83,10 +105,23 @@ impl Recipe {
         if let Some(package) = self.npm.iter().find(|package| !is_npm_package(package)) {
             return Err(RecipeError::BadNpm { package: package.clone() });
         }
+        if let Some(package) = self.pip.iter().find(|package| !is_pinned_wheel(package)) {
+            return Err(RecipeError::BadPip { package: package.clone() });
+        }
+        let archives = self.node.iter().flat_map(|release| [&release.node, &release.npm]);
+        if let Some(archive) = archives.into_iter().find(|archive| !archive.is_valid()) {
+            return Err(RecipeError::BadNode { version: archive.version.clone() });
+        }
         within("a disk (MiB)", self.disk_mib, 512, 1024 * 1024)?;
         within("a number of vCPUs", self.vcpus, 1, 64)?;
         within("a memory size (MiB)", self.memory_mib, 128, 256 * 1024)?;
         within("a limit of processes", self.pids, 16, 1024 * 1024)
+    }
+}
+
+impl PinnedArchive {
+    fn is_valid(&self) -> bool {
+        is_version(&self.version) && self.sha256.len() == 64 && self.sha256.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 
@@ -118,13 +153,26 @@ pub fn is_npm_package(package: &str) -> bool {
         Some(scoped) => scoped.is_some_and(|(scope, name)| is_part(scope) && is_part(name)),
         None => is_part(name),
     };
-    let is_version = |version: &str| {
-        version.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte))
-    };
     // npm takes these as files, wherever they stand.
     let is_file = [".tgz", ".tar.gz", ".tar"].iter().any(|end| package.to_ascii_lowercase().ends_with(end));
     !is_file && is_name && package[name.len()..].strip_prefix('@').is_none_or(is_version)
+}
+
+/// The name and the version of a package from PyPI.
+pub(crate) fn pinned_wheel(package: &str) -> Option<(&str, &str)> {
+    let (name, version) = package.split_once("==")?;
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    (is_name && is_version(version)).then_some((name, version))
+}
+
+fn is_pinned_wheel(package: &str) -> bool {
+    pinned_wheel(package).is_some()
+}
+
+fn is_version(version: &str) -> bool {
+    version.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte))
 }
 
 fn within(what: &'static str, given: u32, least: u32, most: u32) -> Result<(), RecipeError> {
@@ -183,9 +231,23 @@ mod tests {
     }
 
     #[test]
+    fn a_package_of_pypi_and_a_node_must_be_pinned() {
+        let mut recipe = resolve("base").unwrap().recipe;
+        recipe.pip = ["six".to_owned()].into();
+        assert_eq!(recipe.check(), Err(RecipeError::BadPip { package: "six".to_owned() }));
+        for bad in ["-r==1", "six==", "six==-1", "six @ file:x==1", "a b==1", "six==1 --pre"] {
+            assert_eq!(pinned_wheel(bad), None, "{bad}");
+        }
+        assert_eq!(pinned_wheel("et-xmlfile==2.0.0"), Some(("et-xmlfile", "2.0.0")));
+        let mut recipe = resolve("code-interpreter").unwrap().recipe;
+        recipe.node.as_mut().unwrap().npm.version = "../x".to_owned();
+        assert_eq!(recipe.check(), Err(RecipeError::BadNode { version: "../x".to_owned() }));
+    }
+
+    #[test]
     fn a_recipe_without_npm_and_desktop_has_no_such_fields() {
         let base = serde_json::to_string(&resolve("base").unwrap().recipe).unwrap();
-        assert!(!base.contains("\"npm\"") && !base.contains("\"desktop\""));
+        assert!(!base.contains("\"npm\"") && !base.contains("\"desktop\"") && !base.contains("\"node\""));
     }
 
     #[test]

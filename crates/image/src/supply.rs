@@ -22,8 +22,9 @@ pub(crate) trait Supply: Send + Sync {
 
 /// One build's access to packages. It fetches the package lists once, when it first needs them.
 pub(crate) trait Session {
-    /// Writes the root disk to `image`. Returns the installed packages with their versions.
-    fn root(&self, image: &Path, report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError>;
+    /// Writes the root disk to `image`; `fresh` without anything of earlier builds. Returns the installed packages with
+    /// their versions.
+    fn root(&self, image: &Path, fresh: bool, report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError>;
 
     /// Writes the newest kernel into the directory `dest`, unless `known` returns true for it.
     fn kernel(

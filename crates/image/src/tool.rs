@@ -24,7 +24,7 @@ const KEPT_LINES: usize = 6;
 
 /// The only variables of this process that programs see: how to reach mirrors and registries, and where to put files.
 /// Others may hold the server's token or keys of model providers, and packages bring programs of their own.
-const KEPT_VARIABLES: [&str; 20] = [
+const KEPT_VARIABLES: [&str; 22] = [
     "http_proxy",
     "HTTP_PROXY",
     "https_proxy",
@@ -41,6 +41,8 @@ const KEPT_VARIABLES: [&str; 20] = [
     "npm_config_registry",
     "NPM_CONFIG_REGISTRY",
     "npm_config_cafile",
+    "PIP_INDEX_URL",
+    "PIP_CERT",
     "APT_CONFIG",
     "HOME",
     "TMPDIR",
@@ -64,6 +66,8 @@ pub enum ToolError {
     Missing { program: String, package: &'static str },
     #[error("`{program}` could not be run")]
     Run { program: String, source: io::Error },
+    #[error("a build needs user ids of its own: {reason}")]
+    NoUserIds { reason: String },
     #[error("the disk is full (`{program}` found no space left)")]
     NoSpace { program: String },
     #[error("`{program}` took longer than {minutes} minutes")]
@@ -87,7 +91,12 @@ pub(crate) enum Event<'a> {
 
 impl Tool {
     pub(crate) fn new(program: &'static str) -> Self {
-        let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+        Self::with_path(program, find(program).unwrap_or_else(|| program.into()))
+    }
+
+    /// `program`, as the program at `path` runs it.
+    pub(crate) fn with_path(program: &'static str, path: PathBuf) -> Self {
+        let mut command = Command::new(path);
         command.env_clear().envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
         command.stdin(Stdio::null());
@@ -98,14 +107,6 @@ impl Tool {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
         Self { program, command, longest: None }
-    }
-
-    /// A program that runs in a user namespace if this user is not root, because it handles files with several owners.
-    pub(crate) fn unshared(program: &'static str) -> Self {
-        match is_ordinary_user() {
-            true => Self::new("mmdebstrap").args(["--unshare-helper", program]),
-            false => Self::new(program),
-        }
     }
 
     pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -131,6 +132,13 @@ impl Tool {
     /// The program is ended after this time.
     pub(crate) fn within(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
+        self
+    }
+
+    /// Makes system calls in the child before the program starts. The closure must do nothing else.
+    pub(crate) fn before_start(mut self, calls: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        // SAFETY: the closure is async-signal-safe and allocates nothing.
+        unsafe { self.command.pre_exec(calls) };
         self
     }
 

@@ -11,26 +11,33 @@ use std::path::{Path, PathBuf};
 use crate::error::{BuildError, io_at};
 use crate::name::ContentId;
 use crate::progress::{Progress, Report, Step};
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolError, is_ordinary_user};
+use crate::user_namespace;
 
 /// Where the installed tree is within the workspace.
 pub(crate) const TREE: &str = "target/tree";
 
 pub(crate) struct Workspace {
     dir: PathBuf,
+    /// The program that launches the jail that works in the directory.
+    launcher: PathBuf,
 }
 
 impl Workspace {
     /// Creates a workspace and removes those of interrupted builds. The caller holds the store's lock.
-    pub(crate) fn create(store: &Path) -> Result<Self, BuildError> {
+    pub(crate) fn create(store: &Path, launcher: &Path) -> Result<Self, BuildError> {
         let parent = parent();
         let prefix = format!("sandling-build-{}-", ContentId::of(store.as_os_str().as_encoded_bytes()));
         sweep(&parent, &prefix);
         let dir = tempfile::Builder::new().prefix(&prefix).rand_bytes(16).tempdir_in(&parent);
         let dir = dir.map_err(io_at("create a directory in", &parent))?.keep();
-        let workspace = Self { dir };
+        let workspace = Self { dir, launcher: launcher.to_owned() };
         workspace.share("", 0o711)?;
         Ok(workspace)
+    }
+
+    pub(crate) fn launcher(&self) -> &Path {
+        &self.launcher
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -56,7 +63,7 @@ impl Workspace {
     pub(crate) fn discard_tree(&self, report: Report<'_>) -> Result<(), BuildError> {
         let progress = Progress::of(Step::FileSystem, "clearing up");
         report(&progress);
-        Ok(remove_tree(&self.dir.join(TREE)).follow(|_| report(&progress))?)
+        Ok(remove_tree(&self.dir.join(TREE))?.follow(|_| report(&progress))?)
     }
 }
 
@@ -87,12 +94,13 @@ fn sweep(parent: &Path, prefix: &str) {
 fn remove(dir: &Path) -> io::Result<()> {
     let tree = dir.join(TREE);
     if tree.exists() {
-        remove_tree(&tree).capture().map_err(io::Error::other)?;
+        remove_tree(&tree).and_then(Tool::capture).map_err(io::Error::other)?;
     }
     fs::remove_dir_all(dir)
 }
 
 /// An ordinary user does not own the files built in a user namespace, and removes them in another one.
-fn remove_tree(tree: &Path) -> Tool {
-    Tool::unshared("rm").arg("-rf").arg(tree)
+fn remove_tree(tree: &Path) -> Result<Tool, ToolError> {
+    let rm = if is_ordinary_user() { user_namespace::tool("rm")? } else { Tool::new("rm") };
+    Ok(rm.arg("-rf").arg(tree))
 }

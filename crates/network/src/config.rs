@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ipnet::Ipv4Net;
+use sandling_proxy::UpstreamProxy;
 use tokio::sync::mpsc;
 
 use crate::dns::{Pin, Resolver};
@@ -32,6 +33,8 @@ pub struct GatewayConfig {
     /// Required to intercept TLS, for secrets and for the policy's TLS mode `inspected`.
     pub interception: Option<Interception>,
     pub resolver: Arc<dyn Resolver>,
+    /// Carries TCP connections to everything outside the host, except to the hosts that it does not serve.
+    pub proxy: Option<UpstreamProxy>,
     /// Receives the decisions. If the channel is full or closed, the gateway counts the event as lost.
     pub events: Option<mpsc::Sender<Event>>,
     /// Counters that all gateways of a daemon share.
@@ -69,6 +72,7 @@ impl GatewayConfig {
             secrets: SecretSet::default(),
             interception: None,
             resolver,
+            proxy: None,
             events: None,
             totals: Arc::default(),
             peers: None,

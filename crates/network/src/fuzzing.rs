@@ -79,7 +79,7 @@ impl HttpProxy {
             let connection = Connection::accepting(&shared.link, ADDRESS, port, 1024).expect("a connection");
             let session = Session::new(shared, Arc::new(connection), destination);
             let ((guest, guest_end), (server, server_end)) = (duplex(ROOM), duplex(ROOM));
-            let relay = http::relay(&session, opened.cloned(), guest, server);
+            let relay = http::relay(&session, opened.cloned(), None, guest, server);
             let (_, to_guest, to_server) =
                 tokio::join!(relay, exchange(guest_end, sent, true), exchange(server_end, answered, false));
             Relayed { to_server, to_guest }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::config::{GatewayConfig, Interception};
-use crate::dns::{Lookups, Pin, Pins};
+use crate::dns::{Lookups, PROXIED, Pin, Pins, ProxiedResolver, Resolver};
 use crate::flow::Flow;
 use crate::frame::{self, Ends};
 use crate::host;
@@ -87,14 +87,20 @@ async fn cut_off(shared: Arc<Shared>, flows: Vec<Flow>) {
 }
 
 fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
-    let rules = Rules { policy: config.policy, bound: config.bound, opened: config.opened, host };
+    let (mut opened, mut resolver) = (config.opened, config.resolver);
+    if let Some(proxy) = &config.proxy {
+        opened.push(PROXIED);
+        resolver = Arc::new(ProxiedResolver { direct: resolver, proxy: proxy.clone() }) as Arc<dyn Resolver>;
+    }
+    let rules = Rules { policy: config.policy, bound: config.bound, opened, host };
     let journal = Arc::new(Journal::new(config.events, config.totals));
     Ok(Shared {
         link: Arc::new(Link::open(config.cable, config.ends, journal.clone())?),
         journal,
         meters: Arc::new(Meters::new(&config.limits, config.bytes_out)),
         pins: Pins::restored(&config.pins),
-        lookups: Lookups::new(config.resolver, &config.limits),
+        lookups: Lookups::new(resolver, &config.limits),
+        proxy: config.proxy,
         table: Table::default(),
         exchanges: Exchanges::default(),
         rules: watch::Sender::new(Arc::new(rules)),

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use sandling_proxy::UpstreamProxy;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub meters: Arc<Meters>,
     pub pins: Pins,
     pub lookups: Lookups,
+    pub proxy: Option<UpstreamProxy>,
     pub table: Table,
     pub exchanges: Exchanges,
     pub rules: watch::Sender<Arc<Rules>>,
@@ -127,6 +129,12 @@ impl Shared {
             Ok(()) => Ok(Destination { address, port, names, peer: None }),
             Err(why) => Err((why, only(&names))),
         }
+    }
+
+    /// The proxy that carries connections to a destination, if one does, and the host to ask it for.
+    pub fn proxy_to(&self, to: &Destination) -> Option<(&UpstreamProxy, String)> {
+        let host = to.names.first().map_or_else(|| to.address.to_string(), HostName::to_string);
+        self.proxy.as_ref().filter(|proxy| proxy.serves(&host, to.port)).map(|proxy| (proxy, host))
     }
 
     /// The accounting of a new connection or exchange, which enforces the sandbox's limits.

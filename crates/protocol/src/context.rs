@@ -50,6 +50,10 @@ pub struct CellSpec {
     /// Environment variables that are set only while this cell runs.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// The code is TypeScript, in a context of [`Language::Node`]. A guest that does not know this reports its types as
+    /// syntax errors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub typescript: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

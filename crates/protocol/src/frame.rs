@@ -6,6 +6,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::cobs;
+
 /// The largest frame, header and body together, that a receiver accepts before decoding.
 pub const MAX_FRAME: usize = 2 * 1024 * 1024;
 
@@ -41,9 +43,9 @@ pub fn encode<T: Serialize>(message: &T, body: &[u8]) -> Result<Vec<u8>, FrameEr
     raw.extend_from_slice(&header);
     raw.extend_from_slice(body);
 
-    let mut out = vec![0; cobs::max_encoding_length(total) + 2];
-    let written = cobs::encode(&raw, &mut out[1..]);
-    out.truncate(written + 1);
+    let mut out = Vec::with_capacity(cobs::max_encoded_length(total) + 2);
+    out.push(0);
+    cobs::encode(&raw, &mut out);
     out.push(0);
     Ok(out)
 }
@@ -66,7 +68,7 @@ impl Decoder {
     /// frame.
     pub fn push<T: DeserializeOwned>(&mut self, mut bytes: &[u8]) -> Vec<Result<Frame<T>, FrameError>> {
         let mut frames = Vec::new();
-        while let Some(end) = bytes.iter().position(|&b| b == 0) {
+        while let Some(end) = memchr::memchr(0, bytes) {
             self.take(&bytes[..end], &mut frames);
             bytes = &bytes[end + 1..];
             let skipped = std::mem::take(&mut self.skipping);
@@ -85,7 +87,7 @@ impl Decoder {
         if self.skipping {
             return;
         }
-        if self.pending.len() + bytes.len() > cobs::max_encoding_length(MAX_FRAME) {
+        if self.pending.len() + bytes.len() > cobs::max_encoded_length(MAX_FRAME) {
             self.pending = Vec::new();
             self.skipping = true;
             frames.push(Err(FrameError::TooLong));
@@ -96,7 +98,7 @@ impl Decoder {
 }
 
 fn decode<T: DeserializeOwned>(encoded: &mut [u8]) -> Result<Frame<T>, FrameError> {
-    let length = cobs::decode_in_place(encoded).map_err(|_| FrameError::Torn)?;
+    let length = cobs::decode(encoded).map_err(|cobs::Torn| FrameError::Torn)?;
     let raw = &encoded[..length];
     let (Some(total), Some(header)) = (length_at(raw, 0), length_at(raw, 4)) else {
         return Err(FrameError::Torn);

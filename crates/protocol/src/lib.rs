@@ -7,6 +7,7 @@
 //! After the greeting everything is a *stream*: the host opens one with a [`Request`], bytes flow both ways under a credit
 //! window ([`WINDOW`]), and the guest ends it with an [`Outcome`]. This crate does no I/O.
 
+mod cobs;
 mod context;
 mod exec;
 mod files;

@@ -129,6 +129,9 @@ pub enum Request {
         write: WriteMode,
         mode: Option<u32>,
         user: Option<String>,
+        /// Replaces the file's metadata. A guest that does not know it keeps none, which [`crate::Entry`] then shows.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        metadata: BTreeMap<String, String>,
     },
     /// Sends the entries of a directory as `Part::Entries`; `depth` 1 lists the directory only. Ends with `Listed`.
     ListDir {

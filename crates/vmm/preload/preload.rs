@@ -14,6 +14,9 @@
 //! - A signal makes a thread record itself: the handler stores the registers that a call preserves, and waits until the
 //!   copy is made. `resume.rs` makes the same threads in another process with this memory; there the handlers return, and
 //!   the threads continue as after any signal.
+//! - A resumed process may start while the pages of its topmost layer are still being appended to their file. An access
+//!   to a page behind the file's end raises SIGBUS; the handler waits, and the access is tried again. A system call that
+//!   QEMU gives such a page fails with EFAULT instead, so the calls that QEMU makes on guest memory are wrapped.
 
 #![no_std]
 #![crate_type = "cdylib"]
@@ -39,6 +42,7 @@ unsafe extern "C" {
         start: extern "C" fn(*mut c_void) -> *mut c_void,
         argument: *mut c_void,
     ) -> c_int;
+    fn __errno_location() -> *mut c_int;
 }
 
 const SYS_READ: c_long = 0;
@@ -47,7 +51,11 @@ const SYS_CLOSE: c_long = 3;
 const SYS_MMAP: c_long = 9;
 const SYS_RT_SIGACTION: c_long = 13;
 const SYS_RT_SIGPROCMASK: c_long = 14;
+const SYS_PREAD64: c_long = 17;
+const SYS_PWRITE64: c_long = 18;
 const SYS_MADVISE: c_long = 28;
+const SYS_SENDTO: c_long = 44;
+const SYS_SENDMSG: c_long = 46;
 const SYS_CLONE: c_long = 56;
 const SYS_GETPID: c_long = 39;
 const SYS_WAIT4: c_long = 61;
@@ -58,6 +66,8 @@ const SYS_EXIT_GROUP: c_long = 231;
 const SYS_TGKILL: c_long = 234;
 const SYS_OPENAT: c_long = 257;
 const SYS_ACCEPT4: c_long = 288;
+const SYS_PREADV: c_long = 295;
+const SYS_PWRITEV: c_long = 296;
 const SYS_GETRANDOM: c_long = 318;
 
 const AT_FDCWD: c_int = -100;
@@ -72,6 +82,13 @@ const SIG_BLOCK: c_int = 0;
 const SIGCHLD: c_int = 17;
 const WNOHANG: c_int = 1;
 const ANY_CHILD: c_int = -1;
+const SIGBUS: c_int = 7;
+const SIG_DFL: usize = 0;
+/// SIGBUS, and the signals that the C library never lets a program block.
+const NEVER_BLOCKED: u64 = 1 << (SIGBUS - 1) | 1 << (32 - 1) | 1 << (33 - 1);
+const EFAULT: c_int = 14;
+const SA_SIGINFO: usize = 4;
+const SA_NODEFER: usize = 0x4000_0000;
 const SA_RESTORER: usize = 0x0400_0000;
 const SA_RESTART: usize = 0x1000_0000;
 const M_TRIM_THRESHOLD: c_int = -1;
@@ -84,6 +101,10 @@ const GNUTLS_E_RANDOM_FAILED: c_int = -206;
 const PARKING_SIGNAL: c_long = 33;
 const PARKING_TRIES: u32 = 200;
 const PARKING_PATIENCE_NS: usize = 10_000_000;
+
+/// How long an access to a page that is not written yet waits before it is tried again.
+const PAGE_PATIENCE_NS: usize = 300_000;
+const PAGE: usize = 4096;
 
 const MAP_FILE: &CStr = c"/layers/memory.map";
 const RECORD_BYTES: usize = 32;
@@ -287,6 +308,13 @@ fn park_all(tids: &[u8]) -> bool {
         for (signal, action) in (*table).actions.iter_mut().enumerate() {
             syscall(SYS_RT_SIGACTION, signal as c_long + 1, 0usize, &raw mut *action, 8usize);
         }
+        // For the resumed process only: all layers of this one's memory are complete.
+        (*table).actions[SIGBUS as usize - 1] = Action {
+            handler: await_page as *const () as usize,
+            flags: SA_SIGINFO | SA_NODEFER | SA_RESTORER | SA_RESTART,
+            restorer: after_signal as *const () as usize,
+            mask: 0,
+        };
         let parking = Action {
             handler: park as *const () as usize,
             flags: SA_RESTORER | SA_RESTART,
@@ -355,6 +383,127 @@ extern "C" fn park(_: c_int) {
 #[unsafe(naked)]
 extern "C" fn after_signal() {
     naked_asm!("mov eax, 15", "syscall")
+}
+
+/// The handler of SIGBUS in a resumed process: waits a moment for a page of guest memory that is not in its file yet. The
+/// access is tried again when this returns. An access to anything else is a bug, and the next one ends the process.
+extern "C" fn await_page(_: c_int, information: *const usize, _: *const c_void) {
+    // SAFETY: the third word of the kernel's description is the address. No call here touches `errno`.
+    unsafe {
+        if is_guest_memory(*information.add(2)) {
+            let limit = [0usize, PAGE_PATIENCE_NS];
+            static NEVER_WOKEN: AtomicU32 = AtomicU32::new(0);
+            let word = NEVER_WOKEN.as_ptr() as usize;
+            call(SYS_FUTEX as usize, [word, FUTEX_WAIT, 0, limit.as_ptr() as usize, 0, 0]);
+        } else {
+            let default = Action { handler: SIG_DFL, flags: SA_RESTORER, restorer: 0, mask: 0 };
+            call(SYS_RT_SIGACTION as usize, [SIGBUS as usize, &raw const default as usize, 0, 8, 0, 0]);
+        }
+    }
+}
+
+/// QEMU's threads block all signals. A thread that blocks SIGBUS cannot wait for a page: the kernel ends the process.
+#[unsafe(no_mangle)]
+extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    // SAFETY: QEMU's own sets, of which the kernel uses the first word.
+    unsafe {
+        let wanted = if set.is_null() { 0 } else { *set & !NEVER_BLOCKED };
+        let set = if set.is_null() { 0 } else { &raw const wanted as usize };
+        -(call(SYS_RT_SIGPROCMASK as usize, [how as usize, set, old as usize, 8, 0, 0]) as c_int)
+    }
+}
+
+fn is_guest_memory(address: usize) -> bool {
+    address.wrapping_sub(ADDRESS.load(SeqCst)) < BYTES.load(SeqCst)
+}
+
+#[repr(C)]
+struct Part {
+    start: usize,
+    bytes: usize,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pread64(fd: c_int, buffer: usize, bytes: usize, at: i64) -> isize {
+    let part = Part { start: buffer, bytes };
+    // SAFETY: the very call that QEMU made.
+    with_pages(&part, 1, || unsafe { syscall(SYS_PREAD64, fd as c_long, buffer, bytes, at) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwrite64(fd: c_int, buffer: usize, bytes: usize, at: i64) -> isize {
+    let part = Part { start: buffer, bytes };
+    // SAFETY: the very call that QEMU made.
+    with_pages(&part, 1, || unsafe { syscall(SYS_PWRITE64, fd as c_long, buffer, bytes, at) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn preadv64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize {
+    // SAFETY: the very call that QEMU made.
+    with_pages(parts, count as usize, || unsafe {
+        syscall(SYS_PREADV, fd as c_long, parts, count as c_long, at, 0usize)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwritev64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize {
+    // SAFETY: the very call that QEMU made.
+    with_pages(parts, count as usize, || unsafe {
+        syscall(SYS_PWRITEV, fd as c_long, parts, count as c_long, at, 0usize)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn send(fd: c_int, buffer: usize, bytes: usize, flags: c_int) -> isize {
+    sendto(fd, buffer, bytes, flags, 0, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sendto(fd: c_int, buffer: usize, bytes: usize, flags: c_int, to: usize, to_bytes: u32) -> isize {
+    let part = Part { start: buffer, bytes };
+    let (fd, flags, to_bytes) = (fd as c_long, flags as c_long, to_bytes as c_long);
+    // SAFETY: the very call that QEMU made.
+    with_pages(&part, 1, || unsafe { syscall(SYS_SENDTO, fd, buffer, bytes, flags, to, to_bytes) })
+}
+
+/// What `sendmsg` is given, up to the parts of the message.
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_bytes: u32,
+    parts: *const Part,
+    count: usize,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize {
+    // SAFETY: the very call that QEMU made, with a live message.
+    unsafe {
+        with_pages((*message).parts, (*message).count, || syscall(SYS_SENDMSG, fd as c_long, message, flags as c_long))
+    }
+}
+
+/// Makes a call. If it fails because a page of guest memory is not written yet, waits for all pages of these parts and
+/// makes it again.
+fn with_pages(parts: *const Part, count: usize, call: impl Fn() -> c_long) -> isize {
+    let answer = call();
+    // SAFETY: the C library's own place for this thread, and the parts that the caller gave to the kernel.
+    unsafe {
+        if answer != -1 || *__errno_location() != EFAULT {
+            return answer as isize;
+        }
+        for number in 0..count {
+            let Part { start, bytes } = *parts.add(number);
+            let mut page = start & !(PAGE - 1);
+            while page < start + bytes {
+                if is_guest_memory(page) {
+                    (page as *const u8).read_volatile();
+                }
+                page += PAGE;
+            }
+        }
+    }
+    call() as isize
 }
 
 fn number(name: &CStr) -> usize {

@@ -8,11 +8,10 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, Uri};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use sandling_client::{Event, EventReader, connector, root_cause};
+use sandling_client::{Event, EventReader, ProxyConnector, connector, root_cause};
 use serde_json::Value;
 
 use super::error::ModelError;
@@ -25,7 +24,7 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 const SHOWN: usize = 300;
 
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<ProxyConnector>, Full<Bytes>>,
 }
 
 pub enum Answer {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sandling_engine::SandboxId;
@@ -14,8 +14,13 @@ use crate::error::{ApiError, Shape};
 /// Errors of the control plane and of files: the status code and a message.
 pub(super) const CONTROL: Shape = Shape { body: error_body, render: |error| share(control(error)) };
 /// The shape of errors about routes that do not exist, if the request comes from one of E2B's clients.
-pub(crate) fn shape_of_client(headers: &HeaderMap) -> Option<Shape> {
-    headers.contains_key("x-api-key").then_some(CONTROL)
+pub(crate) fn shape_of_client(request: &Request) -> Option<Shape> {
+    let path = request.uri().path();
+    if path.starts_with("/process.Process/") || path.starts_with("/filesystem.Filesystem/") {
+        return Some(CONNECT);
+    }
+    let is_theirs = ["x-api-key", "e2b-sandbox-id"].iter().any(|name| request.headers().contains_key(*name));
+    is_theirs.then_some(CONTROL)
 }
 
 /// Errors of procedure calls: a Connect code, which determines the status.
@@ -57,6 +62,7 @@ fn error_body(error: &ApiError) -> Value {
 /// The Connect code for an error, and its HTTP status.
 pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
     match (error.status.as_u16(), error.code) {
+        (_, "no_such_route") => ("unimplemented", StatusCode::NOT_IMPLEMENTED),
         (_, "already_exists") => ("already_exists", StatusCode::CONFLICT),
         (400 | 415, _) => ("invalid_argument", StatusCode::BAD_REQUEST),
         (401, _) => ("unauthenticated", StatusCode::UNAUTHORIZED),

@@ -15,6 +15,8 @@ pub(super) struct Settings {
     pub(super) public_ports: bool,
     /// Whether the client asked for the internet. The network policy decides what the sandbox reaches.
     pub(super) internet: Option<bool>,
+    /// The host that its servers see in requests.
+    pub(super) request_host: Option<String>,
     pub(super) start: ProcessDefaults,
 }
 
@@ -32,6 +34,7 @@ impl Settings {
             auto_resume: stored.auto_resume.unwrap_or(true),
             public_ports: stored.public_ports,
             internet: stored.internet,
+            request_host: stored.request_host,
             start: stored.process,
         }
     }
@@ -43,6 +46,7 @@ impl Settings {
             auto_resume: Some(self.auto_resume),
             public_ports: self.public_ports,
             internet: self.internet,
+            request_host: self.request_host,
             for_volume: None,
             for_build: None,
             image_config: None,

@@ -98,6 +98,7 @@ impl DefaultCell {
             timeout_ms: timeout.map(|timeout| timeout.as_millis() as u64),
             output_limit: output_limit(limit)?,
             env,
+            typescript: false,
         };
         let recorder = Recorder::new(&call.app, &call.context, call.sandbox.id(), code.clone());
         let (app, sandbox) = (call.app.clone(), call.sandbox.clone());

@@ -318,6 +318,8 @@ impl From<RecipeError> for ApiError {
             RecipeError::BadName { .. }
             | RecipeError::BadPackage { .. }
             | RecipeError::BadNpm { .. }
+            | RecipeError::BadPip { .. }
+            | RecipeError::BadNode { .. }
             | RecipeError::OutOfRange { .. } => Self::bad_request(message),
         }
     }

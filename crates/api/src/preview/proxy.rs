@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::client::conn::http1;
@@ -43,7 +44,9 @@ pub(crate) async fn forward(
     let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));
     let wants_upgrade = is_upgrade(request.headers());
     let scheme = host::scheme(request.extensions());
-    prepare(request.headers_mut(), port, scheme, wants_upgrade);
+    let seen = seen_host(sandbox.info().settings.request_host.as_deref(), port);
+    let seen = seen.unwrap_or(HeaderValue::from_static("localhost"));
+    prepare(request.headers_mut(), seen, scheme, wants_upgrade);
     exchange(app, tunnel, request, broken).await
 }
 
@@ -94,15 +97,22 @@ pub(crate) fn prepare_connection(headers: &mut HeaderMap, wants_upgrade: bool) {
 }
 
 /// Prepares a request's headers for the connection to the sandbox.
-pub(crate) fn prepare(headers: &mut HeaderMap, port: u16, scheme: &'static str, wants_upgrade: bool) {
+pub(crate) fn prepare(headers: &mut HeaderMap, seen: HeaderValue, scheme: &'static str, wants_upgrade: bool) {
     let host = headers.get(header::HOST).cloned();
     prepare_connection(headers, wants_upgrade);
-    let local = format!("localhost:{port}").parse().expect("letters, digits and a colon make a header");
-    headers.insert(header::HOST, local);
+    headers.insert(header::HOST, seen);
     headers.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
     if let Some(host) = host {
         headers.insert("x-forwarded-host", host);
     }
+}
+
+/// The host that a server on this port sees: what the sandbox's settings say, else `localhost`. `None` if that is no host.
+pub(crate) fn seen_host(setting: Option<&str>, port: u16) -> Option<HeaderValue> {
+    const LONGEST: usize = 255;
+    let host = setting.unwrap_or("localhost:${PORT}").replace("${PORT}", &port.to_string());
+    let authority: Authority = host.parse().ok().filter(|_| host.len() <= LONGEST && !host.contains('@'))?;
+    HeaderValue::from_str(authority.as_str()).ok()
 }
 
 fn strip(headers: &mut HeaderMap) {
@@ -146,7 +156,7 @@ mod tests {
         ] {
             headers.insert(HeaderName::from_static(name), value.parse().unwrap());
         }
-        prepare(&mut headers, 3000, "https", false);
+        prepare(&mut headers, seen_host(None, 3000).unwrap(), "https", false);
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "host", "x-forwarded-host", "x-forwarded-proto"]);
@@ -158,12 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn a_sandbox_may_say_which_host_its_servers_see() {
+        let seen = |setting| seen_host(Some(setting), 3000).map(|host| host.to_str().unwrap().to_owned());
+        assert_eq!(seen("${PORT}-app.example.com").as_deref(), Some("3000-app.example.com"));
+        assert_eq!(seen("app.example.com:8443").as_deref(), Some("app.example.com:8443"));
+        for bad in ["", "a b", "a/b", "user@host", "a\r\nb", &"x".repeat(300)] {
+            assert_eq!(seen(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
     fn an_upgrade_is_passed_on() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONNECTION, "keep-alive, Upgrade".parse().unwrap());
         headers.insert(header::UPGRADE, "websocket".parse().unwrap());
         assert!(is_upgrade(&headers));
-        prepare(&mut headers, 80, "http", true);
+        prepare(&mut headers, seen_host(None, 80).unwrap(), "http", true);
         assert_eq!(
             (&headers["connection"], &headers["upgrade"]),
             (&"upgrade".parse().unwrap(), &"websocket".parse().unwrap())

@@ -24,7 +24,7 @@ const LOCAL_DOMAIN: &str = "sandling.localhost";
 
 pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telemetry>) -> anyhow::Result<()> {
     check(&options.listening)?;
-    let network = NetworkConfig { builds: options.build.build_network.clone(), ..options.operator.config()? };
+    let network = NetworkConfig { builds: options.build.build_network.clone(), ..options.operator.config(common)? };
     let config = EngineConfig {
         standbys: options.standbys,
         spare_memory_mib: options.spare_memory.into(),

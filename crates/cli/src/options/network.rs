@@ -9,7 +9,11 @@ use sandling_api::IntoWire;
 use sandling_engine::NetworkConfig;
 use sandling_engine::network::{BadLimit, LimitRequest};
 use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
+use sandling_proxy::{BadProxy, UpstreamProxy};
 use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
+
+use super::Common;
+use crate::trust;
 
 const DNS_PORT: u16 = 53;
 
@@ -118,6 +122,10 @@ pub struct OperatorNetwork {
         value_parser = name_server,
     )]
     pub name_server: Vec<SocketAddr>,
+    /// Let sandboxes reach the internet through this HTTP proxy, such as http://proxy.example.org:3128; the hosts in
+    /// NO_PROXY are reached directly
+    #[arg(long, value_name = "URL", env = "SANDLING_NETWORK_PROXY", value_parser = upstream_proxy)]
+    pub network_proxy: Option<UpstreamProxy>,
     /// Set the maximum and default limit of every sandbox: sent_bytes, sent_bytes_per_second,
     /// received_bytes_per_second, connections or dns_queries_per_second; may be repeated
     #[arg(long = "network-most", value_name = "NAME=VALUE", env = "SANDLING_NETWORK_MOST", value_delimiter = ',')]
@@ -125,10 +133,12 @@ pub struct OperatorNetwork {
 }
 
 impl OperatorNetwork {
-    pub fn config(&self) -> Result<NetworkConfig, BadLimit> {
+    pub fn config(&self, common: &Common) -> anyhow::Result<NetworkConfig> {
         let (opened, name_servers) = (self.network_open.clone(), self.name_server.clone());
         let limits = limit_request(&self.network_most)?.of_operator()?;
-        Ok(NetworkConfig { opened, name_servers, limits, ..NetworkConfig::default() })
+        let proxy = self.network_proxy.clone();
+        let extra_ca = common.ca.as_deref().map(trust::read).transpose()?.unwrap_or_default();
+        Ok(NetworkConfig { opened, name_servers, proxy, extra_ca, limits, ..NetworkConfig::default() })
     }
 }
 
@@ -141,6 +151,10 @@ pub struct BuildNetwork {
         value_parser = policy,
     )]
     pub build_network: Policy,
+}
+
+fn upstream_proxy(text: &str) -> Result<UpstreamProxy, BadProxy> {
+    UpstreamProxy::with_exceptions_of_environment(text)
 }
 
 fn name_server(text: &str) -> Result<SocketAddr, AddrParseError> {

@@ -13,6 +13,7 @@ use super::{
     Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top,
     VolumeCommand, WebhookCommand, WorkspaceCommand,
 };
+use crate::trust::CA_VARIABLE;
 
 /// A disposable computer for every AI agent.
 ///
@@ -145,6 +146,10 @@ pub struct Common {
     /// How to run virtual machines; `auto` uses KVM if it works on this host
     #[arg(long, global = true, env = "SANDLING_ACCELERATOR", default_value = "auto", value_name = "kvm|tcg|auto")]
     pub accelerator: AcceleratorChoice,
+    /// Trust the certificates in this file (PEM) besides those of the system, for example those of your company's proxy;
+    /// sandboxes trust them, too
+    #[arg(long, global = true, env = CA_VARIABLE, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -32,6 +32,25 @@ pub enum TemplateCommand {
         #[arg(long)]
         verify: bool,
     },
+    /// Write a template to one file, which other hosts can import
+    #[command(after_help = "Examples:\n  sandling template export code-interpreter code-interpreter.tar.zst\n  \
+                            sandling template export base - | ssh host sandling template import -")]
+    Export {
+        name: String,
+        /// The file to write; `-` writes to stdout
+        file: PathBuf,
+    },
+    /// Read a template that `sandling template export` wrote. Import only files that you trust like a program
+    Import {
+        /// The file to read; `-` reads from stdin
+        file: PathBuf,
+        /// Import the template under this name instead of its own
+        #[arg(long)]
+        name: Option<String>,
+        /// Replace a template that has the name already. Sandboxes of the old one keep running
+        #[arg(long)]
+        replace: bool,
+    },
     /// Remove a template and the files that no other template uses
     Rm { name: String },
     /// List the versions of a template that was built from a Dockerfile

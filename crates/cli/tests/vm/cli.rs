@@ -45,6 +45,31 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn an_exported_template_runs_code_on_a_host_without_templates() {
+    let here = Shell::new();
+    let archive = here.home.path().join("base.tar.zst");
+    let archive = archive.to_str().unwrap();
+    let exported = here.sandling(&["template", "export", "base", archive]);
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
+    let exported = text(&exported.stdout);
+    let sha256 = exported.lines().last().unwrap();
+    assert!(exported.starts_with("exported base with its bake") && sha256.starts_with("sha256 "), "{exported}");
+
+    let there = Shell::new();
+    let elsewhere = |arguments: &[&str]| there.command(arguments).env_remove("SANDLING_TEMPLATES").output().unwrap();
+    let imported = elsewhere(&["template", "import", archive]);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    let imported = text(&imported.stdout);
+    assert!(imported.starts_with("imported base: ") && imported.contains(sha256), "{imported}");
+    assert!(!imported.contains("no bake"), "{imported}");
+    let ran = elsewhere(&["run", "-t", "base", "-c", "print(6 * 7)"]);
+    assert_eq!((text(&ran.stdout), text(&ran.stderr), ran.status.code()), ("42\n".into(), "".into(), Some(0)));
+    let again = elsewhere(&["template", "import", archive]);
+    assert!(text(&again.stderr).contains("template `base` exists already; --replace"), "{}", text(&again.stderr));
+    assert_eq!(again.status.code(), Some(2));
+}
+
+#[test]
 fn run_forwards_output_and_exit_code() {
     let shell = Shell::new();
     let ran = shell.sandling(&[

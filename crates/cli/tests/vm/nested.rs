@@ -6,6 +6,7 @@
 //!
 //! Slow, and not a benchmark. `nested/drive.sh` runs the steps inside; this file checks their results.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,11 +87,12 @@ fn assert_whole(boundary: &Value) {
 
 /// A small template with only Python, because the outer machine reads all of it for verification.
 fn template() -> Image {
-    let store = ImageStore::open(templates().with_file_name("nested-templates")).unwrap();
+    let store = ImageStore::with_launcher(templates().with_file_name("nested-templates"), SANDLING).unwrap();
     let recipe = Recipe {
         name: TEMPLATE.parse().unwrap(),
         description: "Python and nothing else".to_owned(),
         packages: ["python3".to_owned()].into(),
+        pip: BTreeSet::new(),
         disk_mib: 512,
         memory_mib: 256,
         warm: vec![Warm { language: Language::Python, imports: vec!["json".to_owned()] }],

@@ -225,6 +225,7 @@ impl Engine {
             checkpoints: spec.checkpoints,
             network,
             volumes: Some(volumes),
+            unwritten: None,
         };
         let (sandbox, _) = self.restore_snapshot(snapshot, origin, Some(&spec.env), "restored").await?;
         Ok(sandbox)

@@ -3,21 +3,27 @@
 //! The parent is saved, which it notices as a pause of milliseconds, and each child restored from that. Children can also
 //! be restored from a checkpoint of the parent, which then notices nothing. A child is handed out only if its guest has
 //! proved that it is another: reseeded, with the right clock and its own names.
+//!
+//! Children that are resumed from a cached process do not wait until the parent's pages are written: each waits only for
+//! the pages that it uses. If the pages cannot all be written, because the disk or the parent's machine fails, the children
+//! end and say why.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::instance::Engine;
 use super::restore::{Origin, ms};
+use crate::machine::PagesWritten;
 use crate::model::{
     EndReason, ForkPlace, Lifetime, OnVolumes, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, TimelineError,
     Visibility,
 };
-use crate::sandbox::{CreateError, Sandbox, UseError};
+use crate::sandbox::{CreateError, ForkSave, Sandbox, UseError};
 use crate::snapshot::{HeldSnapshot, SaveTimes, SnapshotError};
 use crate::trace::step;
 
@@ -64,8 +70,13 @@ struct SavedParent {
     snapshot: SnapshotInfo,
     times: SaveTimes,
     checkpoint: Option<u64>,
+    /// Its pages, if they are still being written.
+    unwritten: Option<PagesWritten>,
     _held: HeldSnapshot,
 }
+
+/// Finishes the save of a parent.
+type Finishing = JoinHandle<Result<(SnapshotInfo, SaveTimes), SnapshotError>>;
 
 /// A child, and how it came to be.
 pub struct Fork {
@@ -81,8 +92,9 @@ pub struct Receipt {
     /// The checkpoint that the child started at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
-    /// Over memory, disk and device state of one moment.
-    pub digest: String,
+    /// Over memory, disk and device state of one moment. Absent if the parent's pages were still being written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The guest has shown that its kernel and every interpreter that listens were given new randomness.
     pub reseeded: bool,
     pub clock_error_ms: f64,
@@ -100,7 +112,7 @@ pub struct Receipt {
     pub state_ms: f64,
     pub disk_ms: f64,
     pub copy_ms: f64,
-    /// Behind the running parent.
+    /// Behind the running parent, until the children could be started.
     pub write_ms: f64,
     /// From the saved parent to the child's own answer.
     pub restore_ms: f64,
@@ -134,18 +146,20 @@ impl Engine {
 
     /// Makes copies of a running sandbox, or of one of its checkpoints. All of them, or none.
     pub async fn fork(self: &Arc<Self>, parent: &Arc<Sandbox>, spec: ForkSpec) -> Result<Vec<Fork>, ForkError> {
+        let (engine, parent) = (self.clone(), parent.clone());
+        // In a task of its own: a caller that goes away must not leave children whose memory nobody watches.
+        let forking = tokio::spawn(async move { engine.fork_inner(&parent, spec).await }.in_current_span());
+        forking.await.unwrap_or(Err(ForkError::Create(CreateError::Closing)))
+    }
+
+    async fn fork_inner(self: &Arc<Self>, parent: &Arc<Sandbox>, spec: ForkSpec) -> Result<Vec<Fork>, ForkError> {
         if spec.children == 0 || spec.children > MOST_CHILDREN {
             return Err(ForkError::Children(spec.children));
         }
         let _for_the_children = self.reserve_disk(parent.info.disk_mib, spec.children)?;
-        let saved = match &spec.at {
-            Some(at) => self.at_checkpoint(parent, at).await?,
-            None => {
-                let save = parent.save(&self.parts.snapshots, None, Visibility::Hidden, spec.volumes);
-                let (snapshot, times) = save.instrument(step!("fork.save")).await?;
-                let held = self.parts.snapshots.hold(&snapshot.id);
-                SavedParent { snapshot, times, checkpoint: None, _held: held }
-            }
+        let (saved, finishing) = match &spec.at {
+            Some(at) => (self.at_checkpoint(parent, at).await?, None),
+            None => self.save_parent(parent, spec.volumes).instrument(step!("fork.save")).await?,
         };
         let saved = Arc::new(saved);
         let mut children = tokio::task::JoinSet::new();
@@ -171,12 +185,43 @@ impl Engine {
             }
         }
         forks.sort_by_key(|fork| fork.sandbox.info.fork.as_ref().map(|place| place.index));
+        if let Some((finishing, pages)) = finishing.zip(saved.unwritten.clone()) {
+            if failed.is_none() && !finishing.is_finished() {
+                let children = forks.iter().map(|fork| fork.sandbox.clone()).collect();
+                tokio::spawn(self.clone().end_unless_written(saved, finishing, children));
+                return Ok(forks);
+            }
+            match finishing.await.unwrap_or(Err(SnapshotError::CutOff)) {
+                Ok((snapshot, _)) => {
+                    forks.iter_mut().for_each(|fork| fork.receipt.digest = Some(snapshot.digest.clone()));
+                }
+                Err(error) if !pages.wait().await => failed = Some(error.into()),
+                // The parent has ended, and could not note the save. Its pages are written.
+                Err(_) => {}
+            }
+        }
         let Some(error) = failed else { return Ok(forks) };
         for fork in forks {
             // A child that does not end has logged why.
             let _ = fork.sandbox.end(EndReason::Requested).await;
         }
+        self.let_go_of(saved);
         Err(error)
+    }
+
+    /// Saves the parent as it is now.
+    async fn save_parent(
+        &self,
+        parent: &Arc<Sandbox>,
+        volumes: Option<OnVolumes>,
+    ) -> Result<(SavedParent, Option<Finishing>), ForkError> {
+        let saved = parent.save_for_children(&self.parts.snapshots, volumes).await?;
+        let (snapshot, times, unwritten, finishing) = match saved {
+            ForkSave::Started(start, finishing) => (start.snapshot, start.times, Some(start.pages), Some(finishing)),
+            ForkSave::Written(snapshot, times) => (snapshot, times, None, None),
+        };
+        let _held = self.parts.snapshots.hold(&snapshot.id);
+        Ok((SavedParent { snapshot, times, checkpoint: None, unwritten, _held }, finishing))
     }
 
     /// The snapshot of one of the parent's checkpoints.
@@ -187,7 +232,8 @@ impl Engine {
         // Others may have pushed it out of the timeline before it was held.
         let found = self.parts.snapshots.get(&checkpoint.snapshot).map_err(SnapshotError::from)?;
         let snapshot = found.ok_or_else(|| timeline.pruned(checkpoint.number))?;
-        Ok(SavedParent { snapshot, times: SaveTimes::default(), checkpoint: Some(checkpoint.number), _held: held })
+        let (times, checkpoint) = (SaveTimes::default(), Some(checkpoint.number));
+        Ok(SavedParent { snapshot, times, checkpoint, unwritten: None, _held: held })
     }
 
     async fn child(
@@ -224,6 +270,7 @@ impl Engine {
             checkpoints: None,
             network,
             volumes: None,
+            unwritten: saved.unwritten.clone(),
         };
         let SavedParent { snapshot, times, checkpoint, .. } = saved;
         let (sandbox, confirmed) = self.restore_snapshot(snapshot, origin, env.as_ref(), "forked").await?;
@@ -233,7 +280,7 @@ impl Engine {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
             checkpoint: *checkpoint,
-            digest: snapshot.digest.clone(),
+            digest: Some(snapshot.digest.clone()).filter(|digest| !digest.is_empty()),
             reseeded: confirmed.reseeded,
             clock_error_ms: ms(confirmed.clock_error),
             stored_bytes: snapshot.memory_bytes,
@@ -250,5 +297,33 @@ impl Engine {
             restore_ms: ms(restored),
         };
         Ok(Fork { sandbox, receipt })
+    }
+
+    /// Ends the children of a parent if its pages cannot be written: they would wait for them forever.
+    async fn end_unless_written(
+        self: Arc<Self>,
+        saved: Arc<SavedParent>,
+        finishing: Finishing,
+        children: Vec<Arc<Sandbox>>,
+    ) {
+        let Some(pages) = saved.unwritten.clone() else { return };
+        if pages.wait().await {
+            return;
+        }
+        let Err(error) = finishing.await.unwrap_or(Err(SnapshotError::CutOff)) else { return };
+        let why = format!("the memory of the sandbox that it was forked from could not be written: {error}");
+        for child in children {
+            tracing::error!(sandbox = %child.id(), error = &error as &dyn std::error::Error, "a child of a fork ends, because its parent's pages could not be written");
+            // A child that does not end has logged why.
+            let _ = child.end(EndReason::Lost(why.clone())).await;
+        }
+        self.let_go_of(saved);
+    }
+
+    /// Removes what is left of a save that failed, or that has no children. Nothing could remove it while it was held.
+    fn let_go_of(&self, saved: Arc<SavedParent>) {
+        let id = saved.snapshot.id.clone();
+        drop(saved);
+        self.parts.snapshots.sweep_behind(vec![id]);
     }
 }

@@ -151,5 +151,7 @@ impl Engine {
             }
         };
         tokio::join!(letting_go, self.parts.machines.close());
+        // Children of a fork need pages that only this engine can write.
+        self.parts.snapshots.all_written().await;
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument;
 
 use super::instance::Engine;
-use crate::machine::{Confirmed, ReadyMachine, identify};
+use crate::machine::{Confirmed, PagesWritten, ReadyMachine, identify};
 use crate::model::{
     Attachment, BootMode, EffectivePolicy, ForkPlace, Lifetime, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo,
     State, Timeline,
@@ -33,6 +33,8 @@ pub(super) struct Origin {
     pub(super) network: Prepared,
     /// Volumes besides those it was saved with.
     pub(super) volumes: Option<Claimed>,
+    /// The snapshot's pages, if they are still being written.
+    pub(super) unwritten: Option<PagesWritten>,
 }
 
 impl Engine {
@@ -46,7 +48,10 @@ impl Engine {
     ) -> Result<(Arc<Sandbox>, Confirmed), CreateError> {
         let begun = Instant::now();
         let _held = self.parts.snapshots.hold(&snapshot.id);
-        let mut source = self.parts.snapshots.source(snapshot)?;
+        let mut source = match &origin.unwritten {
+            Some(pages) => self.parts.snapshots.fresh_source(snapshot, pages.clone())?,
+            None => self.parts.snapshots.source(snapshot)?,
+        };
         let id = SandboxId::fresh_on(self.parts.machines.factory.node_tag);
         let carried =
             self.parts.volumes.carry(self.parts.snapshots.saved_volumes(snapshot), &id, &origin.workspace).await?;

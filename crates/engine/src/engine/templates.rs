@@ -1,12 +1,16 @@
 //! Templates of all kinds: built from a recipe, built in, and made from snapshots.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 
-use sandling_image::{BadTemplateName, RecipeError, Resolved, TemplateName};
+use sandling_image::{BadTemplateName, Existing, RecipeError, Resolved, TemplateName};
 
 use super::instance::Engine;
-use crate::machine::{SizedImage, TemplateError, TemplateSummary, stored_name, summary};
-use crate::model::SnapshotInfo;
+use crate::machine::{
+    ExportedTemplate, ImportedTemplate, SizedImage, Step, TemplateArchiveError, TemplateError, TemplateSummary,
+    stored_name, summary,
+};
+use crate::model::{DEFAULT_WORKSPACE, SnapshotInfo};
 use crate::snapshot::untagged;
 use crate::store::StoreError;
 
@@ -72,6 +76,34 @@ impl Engine {
             return Err(exists());
         }
         self.parts.snapshots.add_template(workspace, snapshot, name, description)?.ok_or_else(exists)
+    }
+
+    /// Writes a template of the default workspace as a file that another host can import.
+    pub async fn export_template(
+        &self,
+        name: &str,
+        out: impl Write + Send + 'static,
+        on_step: impl Fn(Step) + Send + 'static,
+    ) -> Result<ExportedTemplate, TemplateArchiveError> {
+        if self.parts.snapshots.of_template(DEFAULT_WORKSPACE, name).map_err(TemplateError::from)?.is_some() {
+            return Err(TemplateArchiveError::FromSnapshot(name.to_owned()));
+        }
+        self.parts.machines.export_template(name, out, on_step).await
+    }
+
+    /// Reads a template that was exported, by default under the name that it had. The file is not trusted until all of its
+    /// digests were checked; its content is trusted like that of any template.
+    pub async fn import_template(
+        &self,
+        name: Option<&str>,
+        existing: Existing,
+        from: impl Read + Send + 'static,
+        on_step: impl Fn(Step) + Send + 'static,
+    ) -> Result<ImportedTemplate, TemplateArchiveError> {
+        let snapshots = self.parts.snapshots.clone();
+        // A store that cannot be read might have any name.
+        let is_taken = move |name: &str| !matches!(snapshots.of_template(DEFAULT_WORKSPACE, name), Ok(None));
+        self.parts.machines.import_template(name, existing, from, is_taken, on_step).await
     }
 
     /// Removes a template, unless a sandbox of this engine stands on it. Returns how many bytes that freed.

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandling_image::{ContentId, Image, Untrusted, check_trusted, check_trusted_files};
+use sandling_image::{ContentId, Image, Progress, Untrusted, check_trusted, check_trusted_files};
 use sandling_protocol::{Language, Request};
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
@@ -36,6 +36,8 @@ const FORMAT: u32 = 2;
 /// Where a machine finds the layers of its disk.
 const LAYERS: &str = sandling_vmm::jail::LAYERS;
 const MANIFEST: &str = "baked.json";
+/// The longest manifest that is read from a bake of another host.
+const LONGEST_MANIFEST: u64 = 1 << 20;
 
 /// Options that make a guest start faster or survive: no delays, a panic ends the machine at once, and nothing is
 /// accounted or checked on every call that nobody in a sandbox looks at.
@@ -74,6 +76,16 @@ pub struct Step {
     pub text: String,
     /// How far, of how much, where that is known.
     pub progress: Option<(u64, u64)>,
+}
+
+impl From<&Progress> for Step {
+    fn from(progress: &Progress) -> Self {
+        let text = match progress.detail.as_str() {
+            "" => progress.step.title().to_owned(),
+            detail => format!("{}: {detail}", progress.step.title()),
+        };
+        Self { text, progress: progress.total.map(|total| (progress.done, total)) }
+    }
 }
 
 pub(crate) type OnStep<'a> = &'a (dyn Fn(Step) + Send + Sync);
@@ -167,6 +179,18 @@ impl Baked {
         let baked = Self { dir: dir.to_owned(), manifest };
         baked.check_trusted()?;
         if baked.is_whole() { Ok(Some(baked)) } else { Err(damaged()) }
+    }
+
+    /// The bake in this directory, if it is one that can be exported, or imported for this hardware. It may be forged.
+    pub(super) fn load_portable(dir: &Path, hardware: &Hardware) -> Option<Self> {
+        if fs::metadata(dir.join(MANIFEST)).ok()?.len() > LONGEST_MANIFEST {
+            return None;
+        }
+        let baked = Self::load(dir).ok()??;
+        let Manifest { format, id, hardware: own, workspace, .. } = &baked.manifest;
+        // The id becomes the name of a file. Bakes of other sizes than the template's count against a workspace.
+        let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (is_id && *format == FORMAT && own == hardware && workspace.is_none()).then_some(baked)
     }
 
     /// The workspace whose quota the bake in this directory counts against.
@@ -465,18 +489,49 @@ mod tests {
         assert!(can_restore(&earlier, &hardware));
     }
 
+    fn fake_hardware() -> Hardware {
+        Hardware { accelerator: Accelerator::Tcg, cpu_model: "max".to_owned(), vcpus: 1, memory_mib: 512 }
+    }
+
+    fn fake_bake(dir: &Path, id: &str, workspace: Option<&str>) {
+        fs::create_dir_all(dir).unwrap();
+        for name in ["memory", "state", DISK, "overlay.qcow2"] {
+            fs::write(dir.join(name), "x").unwrap();
+        }
+        let provenance = Provenance { workspace: workspace.map(str::to_owned), warm: Vec::new() };
+        write_manifest(dir, id.to_owned(), &fake_hardware(), provenance).unwrap();
+    }
+
+    #[test]
+    fn a_forged_bake_and_one_of_a_workspace_are_not_carried() {
+        let place = tempfile::tempdir().unwrap();
+        let is_portable = |id: &str, workspace, hardware: &Hardware| {
+            let dir = tempfile::tempdir_in(place.path()).unwrap();
+            fake_bake(dir.path(), id, workspace);
+            Baked::load_portable(dir.path(), hardware).is_some()
+        };
+        let hardware = fake_hardware();
+        assert!(is_portable("0a1b", None, &hardware));
+        assert!(!is_portable("../../escape", None, &hardware));
+        assert!(!is_portable("", None, &hardware));
+        assert!(!is_portable("0a1b", Some("team"), &hardware));
+        assert!(!is_portable("0a1b", None, &Hardware { vcpus: 2, ..hardware.clone() }));
+        let padded = tempfile::tempdir_in(place.path()).unwrap();
+        fake_bake(padded.path(), "0a1b", None);
+        let manifest = padded.path().join(MANIFEST);
+        let text = fs::read_to_string(&manifest).unwrap() + &" ".repeat(LONGEST_MANIFEST as usize);
+        fs::remove_file(&manifest).unwrap();
+        fs::write(&manifest, text).unwrap();
+        assert!(Baked::load(padded.path()).unwrap().is_some());
+        assert!(Baked::load_portable(padded.path(), &hardware).is_none());
+    }
+
     #[test]
     fn a_bake_that_others_can_write_to_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("baked");
-        fs::create_dir(&dir).unwrap();
-        let hardware =
-            Hardware { accelerator: Accelerator::Tcg, cpu_model: "max".to_owned(), vcpus: 1, memory_mib: 512 };
-        for name in ["memory", "state", DISK, "overlay.qcow2"] {
-            fs::write(dir.join(name), "x").unwrap();
-        }
-        write_manifest(&dir, "id".to_owned(), &hardware, Provenance { workspace: None, warm: Vec::new() }).unwrap();
+        fake_bake(&dir, "id", None);
         assert!(Baked::load(&dir).unwrap().is_some());
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         for (path, open, closed) in [(dir.join("memory"), 0o666, 0o444), (dir.clone(), 0o777, 0o700)] {

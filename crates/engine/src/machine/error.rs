@@ -18,6 +18,8 @@ pub enum MakeError {
     Socket(#[source] std::io::Error),
     #[error("the machine's guest does not answer")]
     Guest(#[from] LinkError),
+    #[error("the pages of the machine's memory could not be written; is the disk full?")]
+    Unwritten,
     #[error(transparent)]
     Identify(#[from] IdentifyError),
     #[error("the template's desktop does not answer")]

@@ -49,8 +49,13 @@ pub(super) async fn exercise_ordinary(link: &Link) -> Result<(), LinkError> {
 async fn run_cell_once(link: &Link, language: Language) -> Result<(), LinkError> {
     let id = "exercise".to_owned();
     let context = ContextSpec { id: id.clone(), language, cwd: None, env: Default::default(), user: None };
-    let cell =
-        CellSpec { context: id.clone(), timeout_ms: Some(60_000), output_limit: 1 << 16, env: Default::default() };
+    let cell = CellSpec {
+        context: id.clone(),
+        timeout_ms: Some(60_000),
+        output_limit: 1 << 16,
+        env: Default::default(),
+        typescript: false,
+    };
     let making = link.open(Request::CreateContext(context), &[])?;
     let running = link.open(Request::RunCell(cell), b"1 + 1")?;
     making.drain(|_, _| {}).await?;

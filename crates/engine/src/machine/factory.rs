@@ -76,6 +76,11 @@ impl MachineFactory {
     }
 
     async fn start_as(&self, id: SandboxId, source: &Source) -> Result<ReadyMachine, MakeError> {
+        if let Some(pages) = source.unwritten.clone().filter(|_| source.cached().is_none())
+            && !pages.wait().await
+        {
+            return Err(MakeError::Unwritten);
+        }
         let dir = self.sandboxes.join(id.as_str());
         let directory = self.directory(&dir, source);
         if let Err(error) = directory {
@@ -121,7 +126,10 @@ impl MachineFactory {
             plugs: source.plugs.clone(),
         };
         let machine = Machine::restore(config).await?;
-        let limit = if source.cached().is_some() { CACHED_ANSWER_WITHIN } else { ANSWER_WITHIN };
+        let limit = match source.cached() {
+            Some(_) if source.unwritten.is_none() => CACHED_ANSWER_WITHIN,
+            _ => ANSWER_WITHIN,
+        };
         match self.greet(&machine, limit).await {
             Ok(link) => Ok(Live { machine, link }),
             Err(error) => {

@@ -32,7 +32,7 @@ pub struct Machines {
     pub(crate) images: Arc<ImageStore>,
     pub(crate) factory: Arc<MachineFactory>,
     standbys: StandbySettings,
-    bakes: Bakes,
+    pub(super) bakes: Bakes,
     pools: Mutex<HashMap<Shape, Arc<StandbyPool>>>,
     closed: AtomicBool,
 }
@@ -148,16 +148,8 @@ impl Machines {
         let on_step = Arc::new(on_step);
         let (images, steps) = (self.images.clone(), on_step.clone());
         let name = recipe.name.to_string();
-        let building = tokio::task::spawn_blocking(move || {
-            build(&images, &recipe, &mut |progress| {
-                let progress = progress.clone();
-                let text = match progress.detail.as_str() {
-                    "" => progress.step.title().to_owned(),
-                    detail => format!("{}: {detail}", progress.step.title()),
-                };
-                steps(Step { text, progress: progress.total.map(|total| (progress.done, total)) });
-            })
-        });
+        let building =
+            tokio::task::spawn_blocking(move || build(&images, &recipe, &mut |progress| steps(progress.into())));
         let image = building.await.map_err(|_| TemplateError::CutOff)??;
         self.bakes.stored.changed();
         let built = summary(&image.manifest.recipe, Some(&image));

@@ -1,5 +1,6 @@
 //! Machines: templates and how they are baked, restoring machines from them and from snapshots, and standbys.
 
+mod archive;
 mod bake;
 mod bakes;
 mod cache_template;
@@ -11,6 +12,7 @@ mod identify;
 mod jail;
 mod machines;
 mod names;
+mod pages_written;
 mod ready;
 mod source;
 mod standby;
@@ -18,6 +20,7 @@ mod stored;
 mod template;
 mod ticks;
 
+pub use archive::{ExportedTemplate, ImportedTemplate, TemplateArchiveError};
 pub use bake::{BakeError, Step};
 pub(crate) use bake::{Baked, can_restore, check_bake_manifest};
 pub(crate) use bakes::SizedImage;
@@ -29,6 +32,7 @@ pub(crate) use identify::{Confirmed, identify};
 pub(crate) use jail::file_bytes;
 pub use machines::Machines;
 pub use names::{alias_note, stored_name};
+pub(crate) use pages_written::{PagesWritten, WritingPages};
 pub(crate) use ready::{ENGINE_FILE, Live, ReadyMachine, end_and_remove, remove_leftover};
 pub(crate) use source::{Source, root_layer};
 pub(crate) use standby::StandbySettings;

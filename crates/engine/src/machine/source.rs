@@ -6,6 +6,7 @@ use sandling_image::Image;
 use sandling_vmm::machine::{Hardware, Layer, Plug};
 use sandling_vmm::memory::Memory;
 
+use super::pages_written::PagesWritten;
 use crate::process_cache::{Cached, Fallback};
 
 /// What a machine is restored from: a template's bake, or a snapshot.
@@ -28,6 +29,9 @@ pub(crate) struct Source {
     /// A process that the same machine can be resumed from, which is faster. All other fields describe the restore from
     /// device state, to which a failed resume falls back. An error says why a cached process cannot even be tried.
     pub(crate) cached: Result<Option<Cached>, Fallback>,
+    /// The pages of its topmost layer, if they are still being written. A resumed process waits for each page that it needs;
+    /// a machine that is restored from device state waits for all of them.
+    pub(crate) unwritten: Option<PagesWritten>,
 }
 
 impl Source {

@@ -120,6 +120,7 @@ impl Template {
             volume_mib: 0,
             disk_name: DISK.to_owned(),
             cached: Ok(None),
+            unwritten: None,
         }
     }
 }

@@ -24,6 +24,9 @@ pub struct SandboxSettings {
     /// Whether the client asked for the internet. The network policy decides what the sandbox reaches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internet: Option<bool>,
+    /// The host that its servers see in requests, with `${PORT}` for the port. `localhost` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_host: Option<String>,
     /// The volume whose files the sandbox serves, if it was created only for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_volume: Option<String>,
@@ -146,6 +149,7 @@ mod tests {
             auto_resume: Some(false),
             public_ports: true,
             internet: Some(true),
+            request_host: None,
             for_volume: Some("data".to_owned()),
             for_build: None,
             image_config: None,

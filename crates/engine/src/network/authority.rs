@@ -14,16 +14,15 @@ use crate::model::SandboxId;
 
 /// Where the guest's programs find all authorities, its own among them.
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where it is alone.
+/// Where only its own authority and those of the operator are.
 const OWN: &str = "/usr/local/share/ca-certificates/sandling.crt";
 
 /// The bundle for programs that read one file, the hashed link for those that look through the directory.
 const INSTALL: &str = r#"set -e
 mkdir -p "${1%/*}" "${2%/*}"
-printf '%s' "$3" >"$1"
 [ ! -s "$2" ] || [ -z "$(tail -c 1 "$2")" ] || echo >>"$2"
-cat "$1" >>"$2"
-if hash=$(openssl x509 -hash -noout -in "$1" 2>/dev/null); then ln -sf "$1" "${2%/*}/$hash.0"; fi"#;
+printf '%s\n' "$3" | tee -a "$1" >>"$2"
+if hash=$(printf '%s\n' "$3" | openssl x509 -hash -noout 2>/dev/null); then ln -sf "$1" "${2%/*}/$hash.0"; fi"#;
 
 #[derive(Serialize, Deserialize)]
 struct SavedAuthority {
@@ -38,7 +37,7 @@ pub(super) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> 
     bundle.map(|name| (name, BUNDLE)).chain([("NODE_EXTRA_CA_CERTS", OWN), ("DENO_CERT", OWN)])
 }
 
-/// Makes a guest trust an authority.
+/// Makes a guest trust authorities, in PEM.
 pub(super) async fn install(link: &Link, certificate: &str, within: Duration) -> Result<(), NetworkError> {
     let words = ["/bin/sh", "-c", INSTALL, "sh", OWN, BUNDLE, certificate];
     // Another each time: a run that was given up may still be there, with another certificate.

@@ -8,6 +8,7 @@ use sandling_network::policy::{Entry, Policy, Ports, Preset, Target};
 use sandling_network::{
     Authority, HostName, Interception, Limits, ResolveError, Resolved, Resolver, SystemResolver, Totals, TrustRoots,
 };
+use sandling_proxy::UpstreamProxy;
 
 type Resolving<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
 
@@ -18,6 +19,10 @@ pub struct NetworkConfig {
     pub opened: Vec<Ipv4Net>,
     /// Name servers to ask instead of the host's own.
     pub name_servers: Vec<SocketAddr>,
+    /// The HTTP proxy through which sandboxes reach the internet.
+    pub proxy: Option<UpstreamProxy>,
+    /// Certificates (PEM) that the guests trust besides those of their templates.
+    pub extra_ca: String,
     /// What each sandbox may use, if it is not to use less.
     pub limits: Limits,
     /// What machines reach in which templates are built.
@@ -28,7 +33,14 @@ impl Default for NetworkConfig {
     fn default() -> Self {
         let presets = [Preset::Pypi, Preset::Npm, Preset::Debian, Preset::Github];
         let builds = Policy::allow(presets.map(|preset| Entry { target: Target::Preset(preset), ports: Ports::Usual }));
-        Self { opened: Vec::new(), name_servers: Vec::new(), limits: Limits::default(), builds }
+        Self {
+            opened: Vec::new(),
+            name_servers: Vec::new(),
+            proxy: None,
+            extra_ca: String::new(),
+            limits: Limits::default(),
+            builds,
+        }
     }
 }
 
@@ -37,6 +49,8 @@ pub(crate) struct GatewayDefaults {
     pub(crate) opened: Vec<Ipv4Net>,
     pub(crate) limits: Limits,
     pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) proxy: Option<UpstreamProxy>,
+    pub(crate) extra_ca: Arc<str>,
     pub(crate) totals: Arc<Totals>,
     roots: OnceLock<TrustRoots>,
 }
@@ -54,8 +68,15 @@ impl GatewayDefaults {
                 Arc::new(NoNameServers)
             }
         };
-        let (opened, limits) = (config.opened.clone(), config.limits);
-        Self { opened, limits, resolver, totals: Arc::default(), roots: OnceLock::new() }
+        Self {
+            opened: config.opened.clone(),
+            limits: config.limits,
+            resolver,
+            proxy: config.proxy.clone(),
+            extra_ca: config.extra_ca.as_str().into(),
+            totals: Arc::default(),
+            roots: OnceLock::new(),
+        }
     }
 
     /// What opens TLS with this authority.

@@ -25,7 +25,9 @@ const INSTALLED_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct Prepared {
     pub(crate) settings: NetworkSettings,
     authority: Option<Arc<Authority>>,
-    /// The guest trusts the authority already: it is its parent's.
+    /// The operator's certificates, which the guest trusts, too.
+    extra_ca: Arc<str>,
+    /// The guest trusts these authorities already, because its parent does.
     installed: bool,
 }
 
@@ -49,7 +51,7 @@ impl Networks {
         settings.has_authority =
             settings.opens_tls() || self.shared.effective(workspace, template, &settings)?.inspects();
         let authority = if settings.has_authority { Some(generate()?) } else { None };
-        Ok(Prepared { settings, authority, installed: false })
+        Ok(Prepared { settings, authority, extra_ca: self.shared.gateways.extra_ca.clone(), installed: false })
     }
 
     /// Stores the authority that a sandbox's guest trusts from now on.
@@ -100,7 +102,7 @@ impl Networks {
         let effective = self.shared.effective(&parent.workspace, &parent.template, &settings)?;
         settings.has_authority &= settings.opens_tls() || effective.inspects();
         let authority = if settings.has_authority { self.shared.authority_of(&parent.id)? } else { None };
-        Ok(Prepared { settings, authority, installed: true })
+        Ok(Prepared { settings, authority, extra_ca: self.shared.gateways.extra_ca.clone(), installed: true })
     }
 }
 
@@ -141,16 +143,17 @@ fn in_guest(secrets: &[AttachedSecret], has_authority: bool) -> BTreeMap<String,
 impl Prepared {
     /// Variables for everything that runs in the guest.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
-        in_guest(&self.settings.secrets, self.authority.is_some())
+        in_guest(&self.settings.secrets, self.authority.is_some() || !self.extra_ca.is_empty())
     }
 
-    /// Makes the guest trust its authority, and keeps that for the sandbox's gateways.
+    /// Makes the guest trust its authority and the operator's, and keeps its own for the sandbox's gateways.
     pub(crate) async fn settle(&self, networks: &Networks, id: &SandboxId, link: &Link) -> Result<(), NetworkError> {
-        let Some(authority) = &self.authority else { return Ok(()) };
-        if !self.installed {
-            install(link, authority.certificate_pem(), INSTALLED_AT_FIRST_WITHIN).await?;
+        let own = self.authority.as_ref().map_or("", |authority| authority.certificate_pem());
+        let trusted = [own, &self.extra_ca].concat();
+        if !self.installed && !trusted.is_empty() {
+            install(link, &trusted, INSTALLED_AT_FIRST_WITHIN).await?;
         }
-        networks.save_authority(id, authority)
+        self.authority.as_ref().map_or(Ok(()), |authority| networks.save_authority(id, authority))
     }
 }
 

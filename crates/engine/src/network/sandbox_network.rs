@@ -113,6 +113,7 @@ impl SandboxNetwork {
         let gateways = &self.shared.gateways;
         let mut config = GatewayConfig::new(cable, gateways.resolver.clone());
         config.opened = gateways.opened.clone();
+        config.proxy = gateways.proxy.clone();
         config.totals = gateways.totals.clone();
         if settings.has_authority {
             let authority = self.shared.authority_of(&self.id)?;

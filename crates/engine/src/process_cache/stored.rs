@@ -192,7 +192,8 @@ pub(super) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, host: &Ho
 
 fn store_template(dir: &Path, disk: &Path, frozen: &Frozen, host: &HostCache) -> io::Result<()> {
     let mut pages = File::create(dir.join(GUEST))?;
-    let guest = frozen.save(&MemoryMap::default(), &[], &mut pages)?;
+    let guest = frozen.select(&MemoryMap::default(), &[])?;
+    frozen.store(&guest, &mut pages)?;
     fs::write(dir.join(GUEST_MAP), guest.map.encode())?;
     fs::copy(disk, dir.join(OVERLAY))?;
     for name in [GUEST, GUEST_MAP, OVERLAY] {

@@ -85,8 +85,8 @@ impl Sandbox {
         output_limit: u64,
     ) -> Result<Cell, UseError> {
         let timeout_ms = timeout.map(|t| t.as_millis() as u64);
-        let env = Default::default();
-        self.run_cell_of(CellSpec { context: context.to_owned(), timeout_ms, output_limit, env }, code)
+        let (context, env) = (context.to_owned(), Default::default());
+        self.run_cell_of(CellSpec { context, timeout_ms, output_limit, env, typescript: false }, code)
     }
 
     pub fn run_cell_of(self: &Arc<Self>, spec: CellSpec, code: &str) -> Result<Cell, UseError> {

@@ -1,5 +1,6 @@
 //! Files of a sandbox.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sandling_protocol::{Change, Entry, Event, Failure, FailureKind, Outcome, Part, Request, Response, WriteMode};
@@ -48,8 +49,20 @@ impl Sandbox {
         mode: Option<u32>,
         user: Option<String>,
     ) -> Result<Upload, UseError> {
+        self.write_with_metadata(path, write, mode, user, BTreeMap::new())
+    }
+
+    /// Writes a file and, if there is any, replaces its metadata.
+    pub fn write_with_metadata(
+        self: &Arc<Self>,
+        path: &str,
+        write: WriteMode,
+        mode: Option<u32>,
+        user: Option<String>,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Upload, UseError> {
         let (live, in_use) = self.live()?;
-        let stream = live.link.open(Request::WriteFile { path: path.to_owned(), write, mode, user }, &[])?;
+        let stream = live.link.open(Request::WriteFile { path: path.to_owned(), write, mode, user, metadata }, &[])?;
         Ok(Upload { sender: stream.sender(), stream, _in_use: in_use })
     }
 

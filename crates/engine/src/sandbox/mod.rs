@@ -26,4 +26,5 @@ pub use files::{Download, Upload, Watch};
 pub use handle::{Sandbox, SandboxUsage};
 pub(crate) use phase::Phase;
 pub use run_limits::RunLimits;
+pub(crate) use save::ForkSave;
 pub(crate) use saves::Saves;

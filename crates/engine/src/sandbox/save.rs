@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::task::JoinHandle;
 
 use super::activity::InUse;
 use super::command::Command;
 use super::handle::Sandbox;
 use crate::model::{Checkpoint, Mark, OnVolumes, SnapshotInfo, Visibility};
-use crate::snapshot::{SaveTimes, Saving, SnapshotError, Snapshots};
+use crate::snapshot::{SaveTimes, Saving, SnapshotError, Snapshots, Startable};
 
 /// A copy of a machine that is to be written.
 pub(crate) struct Pending {
@@ -21,6 +22,13 @@ pub(crate) struct Pending {
     pub(crate) checkpoint: Option<Checkpoint>,
     _one_at_a_time: OwnedMutexGuard<()>,
     _in_use: InUse,
+}
+
+/// What children can be started from.
+pub(crate) enum ForkSave {
+    /// Its pages are still being written, by this task.
+    Started(Startable, JoinHandle<Result<(SnapshotInfo, SaveTimes), SnapshotError>>),
+    Written(SnapshotInfo, SaveTimes),
 }
 
 impl Sandbox {
@@ -59,14 +67,44 @@ impl Sandbox {
         });
         saving.await.unwrap_or(Err(SnapshotError::CutOff))
     }
+
+    /// Saves the sandbox for its children. Returns as soon as they can be started, if that is before the save is over.
+    pub(crate) async fn save_for_children(
+        self: &Arc<Self>,
+        snapshots: &Arc<Snapshots>,
+        volumes: Option<OnVolumes>,
+    ) -> Result<ForkSave, SnapshotError> {
+        let (sandbox, snapshots) = (self.clone(), snapshots.clone());
+        let (started, startable) = oneshot::channel();
+        let mut saving = tokio::spawn(async move {
+            let frozen = sandbox.freeze(&snapshots, None, Visibility::Hidden, None, volumes).await?;
+            frozen.write_telling(None, Some(started)).await
+        });
+        tokio::select! {
+            Ok(startable) = startable => Ok(ForkSave::Started(startable, saving)),
+            saved = &mut saving => {
+                let (snapshot, times) = saved.unwrap_or(Err(SnapshotError::CutOff))?;
+                Ok(ForkSave::Written(snapshot, times))
+            }
+        }
+    }
 }
 
 impl Pending {
     /// Writes the copy and tells the sandbox's task. When this returns, a checkpoint is on the timeline. The oldest
     /// checkpoint may be dropped for it, but not `spared`.
     pub(crate) async fn written(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        self.write_telling(spared, None).await
+    }
+
+    /// The same. `started` gets the snapshot as soon as machines can be started from it.
+    async fn write_telling(
+        self,
+        spared: Option<u64>,
+        started: Option<oneshot::Sender<Startable>>,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let (snapshots, id) = (self.snapshots.clone(), self.saving.id().clone());
-        let written = self.write_and_tell(spared).await;
+        let written = self.write_and_tell(spared, started).await;
         if written.is_err() {
             // The sandbox may have ended, and may have swept before this snapshot was there.
             snapshots.sweep_behind(vec![id]);
@@ -74,8 +112,12 @@ impl Pending {
         written
     }
 
-    async fn write_and_tell(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let saved = self.saving.write().await?;
+    async fn write_and_tell(
+        self,
+        spared: Option<u64>,
+        started: Option<oneshot::Sender<Startable>>,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let saved = self.saving.write(started).await?;
         let _held = self.snapshots.hold(&saved.0.id);
         let checkpoint = self.checkpoint.map(|checkpoint| Checkpoint {
             memory_bytes: saved.0.memory_bytes,

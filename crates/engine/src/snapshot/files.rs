@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{DISK, Part, SnapshotId};
 
+const UNWRITTEN: &str = "unwritten";
+
 /// Where a snapshot's files are.
 #[derive(Debug, Clone)]
 pub(crate) struct Files(PathBuf);
@@ -59,10 +61,15 @@ impl Files {
         self.0.join("overlay.qcow2")
     }
 
+    /// Exists while machines may run on pages that are not all written. It stays if they cannot be written.
+    pub(super) fn unwritten(&self) -> PathBuf {
+        self.0.join(UNWRITTEN)
+    }
+
     /// Removes what a save that failed has written. The machine stands on the disk already.
     pub(super) fn leave_only_the_disk(&self) {
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-            if entry.file_name() != DISK {
+            if entry.file_name() != DISK && entry.file_name() != UNWRITTEN {
                 // What cannot be removed now is removed when nothing stands on the disk any more.
                 let _ = fs::remove_file(entry.path());
             }

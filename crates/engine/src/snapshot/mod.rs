@@ -30,6 +30,7 @@ mod save;
 mod snapshots;
 mod sweep;
 mod template;
+mod unwritten;
 
 pub use error::SnapshotError;
 pub use import::ImportError;
@@ -38,7 +39,7 @@ pub use kept::KeptSnapshot;
 pub use portable::ExportError;
 pub use restore::RestoreError;
 pub use save::SaveTimes;
-pub(crate) use save::{Save, Saving};
+pub(crate) use save::{Save, Saving, Startable};
 pub(crate) use snapshots::HeldSnapshot;
 pub use snapshots::Snapshots;
 pub(crate) use template::untagged;

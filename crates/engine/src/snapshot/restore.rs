@@ -9,7 +9,7 @@ use sandling_vmm::memory::Memory;
 use super::files::Files;
 use super::hashing::digest_of;
 use super::snapshots::Snapshots;
-use crate::machine::{BakeError, Baked, Source, can_restore, root_layer};
+use crate::machine::{BakeError, Baked, PagesWritten, Source, can_restore, root_layer};
 use crate::model::{Part, SandboxInfo, SnapshotInfo, Standing, Sum, disk_layer_name, top_name};
 use crate::process_cache::Cached;
 
@@ -35,13 +35,26 @@ pub(crate) struct BakeFiles {
 impl Snapshots {
     /// What a machine that is restored from it needs.
     pub(crate) fn source(&self, snapshot: &SnapshotInfo) -> Result<Source, RestoreError> {
+        self.check_files(snapshot)?;
+        self.unchecked_source(snapshot, None)
+    }
+
+    /// The same for a snapshot whose files were written by this engine a moment ago, or still are.
+    pub(crate) fn fresh_source(&self, snapshot: &SnapshotInfo, pages: PagesWritten) -> Result<Source, RestoreError> {
+        self.unchecked_source(snapshot, Some(pages))
+    }
+
+    fn unchecked_source(
+        &self,
+        snapshot: &SnapshotInfo,
+        unwritten: Option<PagesWritten>,
+    ) -> Result<Source, RestoreError> {
         let hardware = self.machines.hardware(snapshot.vcpus, snapshot.memory_mib);
         if !can_restore(&snapshot.bake, &hardware) {
             return Err(RestoreError::OtherHardware(snapshot.bake.clone()));
         }
         let files = Files::new(&self.dir, &snapshot.id);
         let BakeFiles { root, baked, memory } = self.bake_files(snapshot)?;
-        self.check_files(snapshot)?;
         let mut layers = vec![root, baked];
         layers.extend(
             snapshot.disk.iter().map(|id| Layer { name: disk_layer_name(id), path: Files::new(&self.dir, id).disk() }),
@@ -66,6 +79,7 @@ impl Snapshots {
             volume_mib: 0,
             disk_name: top_name(&snapshot.id),
             cached,
+            unwritten,
         })
     }
 

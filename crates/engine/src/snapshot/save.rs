@@ -5,18 +5,20 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use sandling_network::Flow;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
-use sandling_vmm::memory::{FreezeTimes, Frozen, MemoryMap};
+use sandling_vmm::memory::{FreezeTimes, Frozen, MemoryMap, NewLayer};
 use sandling_wire::new_private_directory;
+use tokio::sync::oneshot;
 
 use super::error::SnapshotError;
 use super::files::Files;
 use super::hashing::{Hashed, digest_of};
 use super::snapshots::Snapshots;
+use crate::machine::PagesWritten;
 use crate::model::{
     Digests, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
     disk_layer_name, top_name,
@@ -31,6 +33,13 @@ pub struct SaveTimes {
     pub prepare: Duration,
     pub freeze: FreezeTimes,
     pub write: Duration,
+}
+
+/// A snapshot that machines can be started from while its pages are written. It has no digests yet.
+pub(crate) struct Startable {
+    pub(crate) snapshot: SnapshotInfo,
+    pub(crate) times: SaveTimes,
+    pub(crate) pages: PagesWritten,
 }
 
 /// A machine that is to be saved.
@@ -69,6 +78,10 @@ pub(crate) struct Saving {
 impl Save<'_> {
     /// The part for which the machine stands still.
     pub(crate) async fn freeze(self) -> Result<Saving, SnapshotError> {
+        if let Some(restored) = &self.info.standing.restored {
+            // What the machine has written is stored relative to that.
+            self.snapshots.written(restored).await;
+        }
         let snapshots = self.snapshots.dir.clone();
         let id = self.id.clone();
         let files = Files::new(&snapshots, &id);
@@ -184,49 +197,55 @@ impl Saving {
     }
 
     /// The part behind the running machine. When this returns, the snapshot is whole and written down.
-    pub(crate) async fn write(self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+    ///
+    /// `started` gets the snapshot as soon as machines can be started from it. It gets nothing if the machine's process
+    /// is not cached, because such a machine needs all pages at once.
+    pub(crate) async fn write(
+        self,
+        started: Option<oneshot::Sender<Startable>>,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let files = self.files.clone();
-        let writing = move || self.write_blocking().inspect_err(|_| files.leave_only_the_disk());
+        let writing = move || self.write_blocking(started).inspect_err(|_| files.leave_only_the_disk());
         tokio::task::spawn_blocking(writing).await.unwrap_or(Err(SnapshotError::CutOff))
     }
 
-    fn write_blocking(mut self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+    fn write_blocking(
+        mut self,
+        started: Option<oneshot::Sender<Startable>>,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let begun = Instant::now();
-        let snapshots = self.snapshots.dir.clone();
-        let files = self.files.clone();
+        let (snapshots, files) = (self.snapshots.dir.clone(), self.files.clone());
         std::mem::replace(&mut self.taken, Ok(()))?;
-        self.info.digests.disk = digest_of(&files.disk())?;
-        self.info.digests.state = digest_of(&files.state())?;
-        self.info.disk_bytes = fs::metadata(files.disk())?.len();
-        let (below, layers, whole) = self.below(&snapshots)?;
-        let mut pages = Hashed::new(io::BufWriter::with_capacity(1 << 20, File::create(files.pages())?));
-        let opened = layers.iter().map(|id| File::open(Files::new(&snapshots, id).pages()));
-        let opened = opened.collect::<io::Result<Vec<_>>>()?;
         let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
         let frozen = frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
-        let saved = std::thread::scope(|scope| {
-            let process = scope.spawn(|| self.save_process(&frozen));
-            let saved = match whole {
-                true => frozen.save_whole(&below, &mut pages),
-                false => frozen.save(&below, &opened, &mut pages),
-            }?;
-            let process = process.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-            self.finish_process(process, &saved.map);
-            io::Result::Ok(saved)
+        let mut info = self.info.clone();
+        let mut pages = Hashed::new(io::BufWriter::with_capacity(1 << 20, File::create(files.pages())?));
+        let writing = std::thread::scope(|scope| {
+            let (tell, selected) = mpsc::channel();
+            scope.spawn(|| self.cache_process(&frozen, selected));
+            let (layer, below) = self.select(&frozen)?;
+            info.disk_bytes = fs::metadata(files.disk())?.len();
+            info.memory_bytes = layer.bytes;
+            info.memory = if layer.layers == 1 { Vec::new() } else { below };
+            info.memory.push(info.id.clone());
+            info.digests.map = self.write_map(&layer.map)?;
+            reserve(pages.inner.get_ref(), layer.bytes)?;
+            let writing = started.is_some().then(|| self.snapshots.begin_writing(&info)).transpose()?;
+            let start = started.zip(writing.as_ref()).map(|(started, writing)| {
+                let times = SaveTimes { write: begun.elapsed(), ..self.times };
+                (started, Startable { snapshot: info.clone(), times, pages: writing.written() })
+            });
+            // If the other thread has failed, nothing is started early.
+            let _ = tell.send((layer.map.clone(), start));
+            frozen.store(&layer, &mut pages)?;
+            pages.inner.flush()?;
+            Ok::<_, SnapshotError>(writing)
         })?;
+        self.info = info;
         frozen.release();
-        pages.inner.flush()?;
         self.info.digests.pages = blake3::Hash::from(pages.digest()).to_hex().to_string();
-        self.info.memory_bytes = saved.stored_bytes;
-        self.info.memory = if saved.layers == 1 { Vec::new() } else { layers };
-        self.info.memory.push(self.info.id.clone());
-        let map = saved.map.encode();
-        fs::write(files.map(), &map)?;
-        self.info.digests.map = blake3::hash(&map).to_hex().to_string();
-        for file in [files.pages(), files.map(), files.overlay()] {
-            // Machines run as other users.
-            fs::set_permissions(file, fs::Permissions::from_mode(0o444))?;
-        }
+        self.info.digests.disk = digest_of(&files.disk())?;
+        self.info.digests.state = digest_of(&files.state())?;
         let parent = self.parent()?;
         self.info.sums = self.sums(&snapshots, parent.as_ref())?;
         self.info.digest = self.info.computed_digest();
@@ -236,18 +255,36 @@ impl Saving {
             self.info.synced = true;
         }
         self.snapshots.store.insert_snapshot(&self.info, self.visibility)?;
+        if let Some(writing) = writing {
+            writing.done();
+        }
         self.times.write = begun.elapsed();
         Ok((self.info, self.times))
     }
 
-    /// What the machine's memory is compared with: what it was last saved as, or restored from. What it had from its
-    /// template's layer has to be stored with it, as a whole: that layer does not outlive the host's boot.
-    fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>, bool), SnapshotError> {
+    /// Selects the pages to store, and the snapshots whose layers they are stored over.
+    fn select(&self, frozen: &Frozen) -> Result<(NewLayer, Vec<SnapshotId>), SnapshotError> {
+        // What it is compared with is what it was last saved as, or restored from.
         let Some(parent) = self.parent()? else {
-            return Ok((guest_memory_of(&self.machine)?, Vec::new(), true));
+            // What it had from its template's layer has to be stored with it, as a whole: that layer does not outlive the
+            // host's boot.
+            return Ok((frozen.select_whole(&guest_memory_of(&self.machine)?)?, Vec::new()));
         };
+        let snapshots = &self.snapshots.dir;
         let map = MemoryMap::decode(&fs::read(Files::new(snapshots, &parent.id).map())?)?;
-        Ok((map, parent.memory, false))
+        let layers = parent.memory.iter().map(|id| File::open(Files::new(snapshots, id).pages()));
+        let layers = layers.collect::<io::Result<Vec<_>>>()?;
+        Ok((frozen.select(&map, &layers)?, parent.memory))
+    }
+
+    /// Writes the map, returns its digest, and lets machines, which run as other users, read the files.
+    fn write_map(&self, map: &MemoryMap) -> io::Result<String> {
+        let (files, map) = (&self.files, map.encode());
+        fs::write(files.map(), &map)?;
+        for file in [files.pages(), files.map(), files.overlay()] {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o444))?;
+        }
+        Ok(blake3::hash(&map).to_hex().to_string())
     }
 
     fn parent(&self) -> Result<Option<SnapshotInfo>, SnapshotError> {
@@ -316,10 +353,35 @@ impl Saving {
         self.snapshots.machines.factory.process_cache.capture(self.files.dir(), frozen, &self.machine, &layers)
     }
 
-    fn finish_process(&self, captured: io::Result<Option<CapturedPages>>, guest: &MemoryMap) {
-        if let Err(error) = self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, guest) {
-            tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached");
+    /// Stores the machine's process and, when the pages of guest memory are selected, makes it usable. From then on
+    /// machines can be started.
+    fn cache_process(&self, frozen: &Frozen, selected: mpsc::Receiver<(MemoryMap, Option<Start>)>) {
+        let captured = self.save_process(frozen);
+        let is_cached = matches!(captured, Ok(Some(_)));
+        // Without a selection the save has failed, and its files are removed.
+        let Ok((guest, start)) = selected.recv() else { return };
+        match self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, &guest) {
+            Ok(()) => {
+                if let Some((started, startable)) = start.filter(|_| is_cached) {
+                    // The caller may have gone; the snapshot is finished all the same.
+                    let _ = started.send(startable);
+                }
+            }
+            Err(error) => tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached"),
         }
+    }
+}
+
+/// Where a snapshot is announced from which machines can be started, and the snapshot.
+type Start = (oneshot::Sender<Startable>, Startable);
+
+/// Makes sure that the disk has room for the pages before machines are started that need them. The file does not grow: what
+/// is behind its end is not written yet. On a file system that cannot reserve space, a full disk is noticed later.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes.max(1)) {
+        Err(error) if [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT].contains(&error) => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::files::Files;
 use super::overlay::Overlays;
+use super::unwritten::Unwritten;
 use crate::machine::Machines;
 use crate::model::{SavedVolume, SnapshotId, SnapshotInfo};
 use crate::store::{Store, StoreError};
@@ -20,6 +21,7 @@ pub struct Snapshots {
     pub(super) overlays: Overlays,
     /// Held by a sweep, so that there is one at a time.
     pub(super) sweeping: tokio::sync::Mutex<()>,
+    pub(super) unwritten: Unwritten,
     held: Mutex<Vec<SnapshotId>>,
 }
 
@@ -41,7 +43,16 @@ impl Drop for HeldSnapshot {
 impl Snapshots {
     pub(crate) fn new(store: Arc<Store>, machines: Arc<Machines>, volumes: Arc<Volumes>, dir: PathBuf) -> Self {
         let overlays = Overlays::new(dir.clone());
-        Self { store, machines, volumes, dir, overlays, sweeping: Default::default(), held: Default::default() }
+        Self {
+            store,
+            machines,
+            volumes,
+            dir,
+            overlays,
+            sweeping: Default::default(),
+            unwritten: Default::default(),
+            held: Default::default(),
+        }
     }
 
     /// Keeps a snapshot from being swept while something is made from it.
@@ -58,9 +69,11 @@ impl Snapshots {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A snapshot by its id, in any workspace and listed or not.
+    /// A snapshot by its id, in any workspace and listed or not. If its pages are still being written, its digests are
+    /// not known yet.
     pub(crate) fn get(&self, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
-        Ok(self.store.snapshot(id)?.map(|(info, _)| info))
+        let unwritten = self.unwritten.get(id);
+        Ok(self.store.snapshot(id)?.map(|(info, _)| info).or(unwritten))
     }
 
     /// The volumes that a snapshot was saved with, and where their content is if it was copied.

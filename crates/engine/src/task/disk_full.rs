@@ -85,6 +85,7 @@ impl Watcher {
                     }
                     tokio::time::sleep(RETRY_EVERY).await;
                 }
+                () = let_go(&mut self.phase) => return Tried::Gone,
             }
         }
     }
@@ -135,6 +136,12 @@ impl Watcher {
         live.link.hold(held);
         if held { Tried::StandsStill } else { Tried::GoesOn }
     }
+}
+
+/// Waits until the sandbox's task has ended. The phase that it showed last holds the machine's connections open, and the
+/// next engine could not reach the guest.
+async fn let_go(phase: &mut watch::Receiver<Phase>) {
+    while phase.changed().await.is_ok() {}
 }
 
 /// Waits until the set contains the sandbox.

@@ -15,6 +15,8 @@ impl SandboxTask {
         }
         self.network.detach();
         if let Ok(live) = phase.live() {
+            // The copy of the machine, from which they are read, ends with it.
+            self.parts.snapshots.written_of(&self.info.id).await;
             self.unmount_volumes(live, &reason).await;
             end_and_remove(&live.machine, &self.dir).await;
         } else if phase.state() == State::Orphaned {

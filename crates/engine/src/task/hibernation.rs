@@ -54,7 +54,7 @@ impl Hibernation for Parts {
             let mut saving = save.freeze().await?;
             saving.had(connections, Vec::new());
             let standing = saving.standing.clone();
-            let writing: Writing = Box::pin(async move { Ok(saving.write().await?.0.standing()) });
+            let writing: Writing = Box::pin(async move { Ok(saving.write(None).await?.0.standing()) });
             Ok((standing, writing))
         })
     }

@@ -8,7 +8,7 @@ use sandling_vmm::machine::Afterwards;
 use super::start::SandboxTask;
 use crate::lifecycle::{self, Refused, Request};
 use crate::machine::Live;
-use crate::model::{Checkpoint, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
+use crate::model::{Cause, Checkpoint, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
 use crate::snapshot::{Save, Saving, SnapshotError, mend};
 use crate::volume::{self, VolumeError};
 
@@ -38,8 +38,8 @@ impl SandboxTask {
         live.link.hold(true);
         let connections = self.network.flows();
         let info = &self.info;
-        // Checkpoints are made often and used seldom, so their processes are not stored.
-        let process = mark.is_none();
+        // Automatic checkpoints are made often and used seldom, so their processes are not stored.
+        let process = mark.as_ref().is_none_or(|mark| mark.cause == Cause::Request);
         let lasting = visibility == Visibility::Listed;
         let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
         let save = Save { snapshots, machine, info, id, name, visibility, afterwards, volumes, process, lasting };

@@ -41,6 +41,7 @@ impl SandboxTask {
             remove_leftover(&self.dir).await;
             return self.own().map(|()| Phase::Hibernated).map_err(gone);
         }
+        self.check_pages()?;
         let machine = Machine::adopt(MachineDir::new(&self.dir)).await.map_err(gone)?;
         let machine = machine.ok_or("its machine had ended")?;
         let greeting = Link::greet(machine.connect_control().await.map_err(gone)?).await.map_err(gone)?;
@@ -58,6 +59,16 @@ impl SandboxTask {
         let live = Arc::new(Live { machine, link });
         self.connect(&live).await;
         Ok(if row == State::Paused { Phase::Paused(live) } else { Phase::Running(live) })
+    }
+
+    /// A child of a fork runs before its parent's pages are all written. Without them it cannot continue.
+    fn check_pages(&self) -> Result<(), String> {
+        match &self.info.standing.restored {
+            Some(id) if self.parts.snapshots.lacks_pages(id) => {
+                Err("the server died before the memory of the sandbox that it was forked from was written".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes into the row that the sandbox is this engine's.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use sandling_engine::{CreateSpec, EndReason, ForkSpec, Sandbox};
+use sandling_engine::{CreateSpec, EndReason, Engine, ForkSpec, Sandbox};
 use sandling_protocol::{ContextSpec, Language};
 
 use crate::contexts::cell;
-use crate::harness::{config, engine, shell, spec};
+use crate::harness::{TestEngine, config, engine, shell, spec};
 
 /// What runs in the background: all that it writes to its open file has gone over its open socket.
 const TICKER: &str = "import socket, time\nlines = open('/tmp/ticks', 'w', buffering=1)\n\
@@ -171,5 +172,89 @@ async fn a_sandbox_that_hibernates_outlives_the_engine() {
     assert!(sandbox.hibernates());
     sandbox.wake().await.unwrap();
     inspect(&sandbox, 1).await;
+    second.close().await;
+}
+
+/// A sandbox that has written 150 MiB, whose sum is in `/root/sum`.
+async fn large(engine: &TestEngine) -> Arc<Sandbox> {
+    let sandbox = engine.engine.create(CreateSpec { memory_mib: Some(512), ..spec("base") }).await.unwrap();
+    let line = "mount -o remount,size=300m /dev/shm; head -c 2000000 /dev/urandom > /tmp/part; \
+        for n in $(seq 75); do cat /tmp/part; done > /dev/shm/large; cksum < /dev/shm/large > /root/sum; cat /root/sum";
+    let made = shell(&sandbox, line).await;
+    assert!(made.stdout.ends_with(" 150000000\n"), "{made:?}");
+    sandbox
+}
+
+async fn is_whole(sandbox: &Arc<Sandbox>) {
+    let ran = shell(sandbox, "cksum < /dev/shm/large | cmp - /root/sum && echo whole").await;
+    assert_eq!(ran.stdout, "whole\n", "{ran:?}");
+}
+
+#[tokio::test]
+async fn children_have_all_pages_of_a_parent_that_ends_at_once_and_can_be_saved_at_once() {
+    let engine = engine().await;
+    let parent = large(&engine).await;
+    let three = ForkSpec { children: 3, ..ForkSpec::default() };
+    let children: Vec<_> = engine.engine.fork(&parent, three).await.unwrap();
+    let [first, second, third] = [0, 1, 2].map(|number: usize| children[number].sandbox.clone());
+    println!("{:?}", children[0].receipt);
+    let ending = tokio::spawn(async move { parent.end(EndReason::Requested).await });
+    first.hibernate().await.unwrap();
+    let grandchild = engine.engine.fork(&second, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap();
+    ending.await.unwrap().unwrap();
+    first.wake().await.unwrap();
+    for sandbox in [&first, &second, &third, &grandchild[0].sandbox] {
+        is_whole(sandbox).await;
+        sandbox.end(EndReason::Requested).await.unwrap();
+    }
+    let left: Vec<_> = std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "nobody stands on {left:?}");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn children_end_and_say_why_if_their_parent_cannot_be_written() {
+    let engine = engine().await;
+    let parent = large(&engine).await;
+    let store = rusqlite::Connection::open(engine.home.path().join("sandling.db")).unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON snapshots BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    store.execute_batch(refuse).unwrap();
+    let forked = engine.engine.fork(&parent, ForkSpec { children: 2, ..ForkSpec::default() }).await;
+    println!("{:?}", forked.as_ref().map(Vec::len).map_err(ToString::to_string));
+    for fork in forked.into_iter().flatten() {
+        let ended = tokio::time::timeout(Duration::from_secs(60), fork.sandbox.ended()).await.unwrap();
+        assert!(ended.to_string().contains("could not be written"), "{ended}");
+        let (_, why) = engine.engine.ended(fork.sandbox.id()).unwrap().unwrap();
+        assert_eq!(why, ended.to_string());
+    }
+    store.execute_batch("DROP TRIGGER refuse").unwrap();
+    assert_eq!(engine.engine.list().len(), 1);
+    is_whole(&parent).await;
+    let again = engine.engine.fork(&parent, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap();
+    is_whole(&again[0].sandbox).await;
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_child_whose_parent_was_not_written_when_the_server_died_is_reported_as_lost() {
+    let home = tempfile::TempDir::new().unwrap();
+    let config = || sandling_engine::EngineConfig { takeover: true, ..config(&home) };
+    let first = Engine::open(config()).await.unwrap();
+    let parent = first.create(spec("base")).await.unwrap();
+    let child = first.fork(&parent, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap().remove(0);
+    let (id, parent_id, snapshot) = (child.sandbox.id().clone(), parent.id().clone(), child.receipt.snapshot.clone());
+    first.detach().await;
+    drop((child, parent, first));
+    // As a server leaves it that dies before it has written all pages.
+    let store = rusqlite::Connection::open(home.path().join("sandling.db")).unwrap();
+    assert_eq!(store.execute("DELETE FROM snapshots WHERE id = ?1", [&snapshot]).unwrap(), 1);
+    std::fs::write(home.path().join("snapshots").join(&snapshot).join("unwritten"), "").unwrap();
+    let second = Engine::open(config()).await.unwrap();
+    second.settled().await;
+    assert!(second.get(&id).is_none());
+    let parent = second.get(&parent_id).unwrap_or_else(|| panic!("{:?}", second.ended(&parent_id)));
+    assert_eq!(shell(&parent, "echo here").await.stdout, "here\n");
+    let (_, why) = second.ended(&id).unwrap().unwrap();
+    assert!(why.contains("before the memory of the sandbox that it was forked from was written"), "{why}");
     second.close().await;
 }

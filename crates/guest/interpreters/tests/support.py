@@ -112,9 +112,9 @@ class Process:
             os.close(self.stdin)
             self.stdin = None
 
-    def begin_cell(self, code, number=1):
+    def begin_cell(self, code, number=1, **more):
         self.stdout = self.stderr = b""
-        self.send({"cell": number, "code": code})
+        self.send({"cell": number, "code": code, **more})
 
     def end_cell(self):
         results = []
@@ -124,8 +124,8 @@ class Process:
                 return Cell(message, results, self.stdout, self.stderr)
             results.append(message["result"])
 
-    def cell(self, code, number=1):
-        self.begin_cell(code, number)
+    def cell(self, code, number=1, **more):
+        self.begin_cell(code, number, **more)
         return self.end_cell()
 
     def wait(self):

@@ -1,9 +1,16 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
-from support import InterpreterTest
+from support import NODE, InterpreterTest
+
+
+def removes_types(mode):
+    """Whether this Node can make JavaScript of TypeScript in this mode."""
+    code = f"require('module').stripTypeScriptTypes('', {{ mode: '{mode}' }})"
+    return NODE and subprocess.run([NODE, "-e", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 class ContextTest(InterpreterTest):
@@ -37,6 +44,43 @@ class ContextTest(InterpreterTest):
         for code in ("undefined", "let x = 5", "", "// nothing", "function g() {}"):
             with self.subTest(code):
                 self.assertEqual(self.run_ok(code).results, [])
+
+    @unittest.skipUnless(removes_types("strip"), "this Node cannot remove the types of TypeScript")
+    def test_types_are_removed_from_typescript(self):
+        def run(code):
+            return self.context.cell(code, typescript=True)
+
+        first = run("interface P { x: number }\nconst double = <T extends P>(p: T): number => p.x * 2")
+        self.assertEqual((first.status, first.stderr), ("ok", ""))
+        self.assertEqual(run("const p: P = { x: 21 }\ndouble<P>(p)").text, "42")
+        self.assertEqual(run("import { sep } from 'path'\nawait Promise.resolve(sep! as string)").text, "'/'")
+        thrown = run("const a: number = 1\nthrow new TypeError('no' as string)")
+        self.assertEqual((thrown.status, thrown.error["name"]), ("error", "TypeError"))
+        self.assertIn(":2:7", thrown.error["text"])
+        wrong = run("let x: = 1")
+        self.assertEqual(wrong.error["name"], "SyntaxError")
+        self.assertIn("let x: = 1\n       ^", wrong.error["text"])
+        self.assertNotIn("    at ", wrong.error["text"])
+
+    @unittest.skipUnless(removes_types("strip"), "this Node cannot remove the types of TypeScript")
+    def test_typescript_that_is_more_than_types_is_translated_or_refused(self):
+        def run(code):
+            return self.context.cell(code, typescript=True)
+
+        color = run("enum Color { Red, Green }\nColor.Green as number")
+        if removes_types("transform"):
+            self.assertEqual(color.text, "1")
+            counter = "class C { constructor(private x: number) {} get() { return this.x } }"
+            self.assertEqual(run(f"{counter}\nnew C(4).get()").text, "4")
+        else:
+            self.assertIn("translates nothing", color.error["value"])
+
+    @unittest.skipIf(removes_types("strip"), "this Node can remove the types of TypeScript")
+    def test_typescript_that_cannot_run_says_what_is_missing(self):
+        cell = self.context.cell("1 as number", typescript=True)
+        self.assertEqual(cell.error["name"], "TypeScriptUnsupported")
+        self.assertIn("TypeScript needs Node 22.13 or newer", cell.error["value"])
+        self.assertNotIn("    at ", cell.error["text"])
 
     def test_plain_values_are_json_too(self):
         found = self.run_ok("({ a: [1, 'é', null] })").results[0]

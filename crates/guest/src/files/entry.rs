@@ -1,11 +1,13 @@
 //! A file's metadata.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use sandling_protocol::{Entry, EntryKind, Failure};
 
+use super::metadata;
 use super::path::about;
 
 /// Follows a link and reports its target; a broken link is reported as the link itself.
@@ -38,6 +40,7 @@ pub fn entry(path: &Path, metadata: &Metadata) -> Entry {
         gid: metadata.gid(),
         modified_unix_ms: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
         target: if kind == EntryKind::Symlink { link_of(path) } else { None },
+        metadata: if kind == EntryKind::File { metadata::read(path) } else { BTreeMap::new() },
     }
 }
 

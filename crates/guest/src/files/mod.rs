@@ -4,6 +4,7 @@ mod change;
 mod copy;
 mod entry;
 mod list;
+mod metadata;
 mod path;
 mod read;
 mod remove;

@@ -36,8 +36,8 @@ pub fn serve(request: Request, mut work: WorkerStream) {
 fn answer(request: Request, work: &mut WorkerStream) -> Result<Response, Stopped> {
     Ok(match request {
         Request::ReadFile { path, offset, length } => read::read(path::check(&path)?, offset, length, work)?,
-        Request::WriteFile { path, write, mode, user } => {
-            write::write(path::check(&path)?, write, mode, user.as_deref(), work)?
+        Request::WriteFile { path, write, mode, user, metadata } => {
+            write::write(path::check(&path)?, write, mode, user.as_deref(), metadata, work)?
         }
         Request::ListDir { path, depth } => list::list(path::check(&path)?, depth, work)?,
         Request::Walk { path, skip } => walk::walk(path::check(&path)?, &skip, work)?,

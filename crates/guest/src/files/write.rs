@@ -4,6 +4,7 @@
 //! that breaks off leaves no trace, and a watch of the directory sees only the target. A file that exists keeps its inode,
 //! and with it its hard links.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -14,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, linkat
 use rustix::io::Errno;
 use sandling_protocol::{Failure, FailureKind, Response, WriteMode};
 
+use super::metadata;
 use super::path::{about, target};
 use super::serve::Stopped;
 use crate::failure::failure;
@@ -27,6 +29,7 @@ pub fn write(
     how: WriteMode,
     mode: Option<u32>,
     user: Option<&str>,
+    metadata: BTreeMap<String, String>,
     work: &mut WorkerStream,
 ) -> Result<Response, Stopped> {
     let owner = user.map(|user| User::find(Some(user))).transpose()?;
@@ -40,7 +43,7 @@ pub fn write(
     }
     let mut upload = Upload::new(&target).map_err(about(path))?;
     let bytes = receive(&mut upload.file, path, work)?;
-    let attributes = Attributes::of(mode, owner.as_ref());
+    let attributes = Attributes::of(mode, owner.as_ref(), metadata);
     match (how, existing.is_some()) {
         (WriteMode::Replace, true) => upload.overwrite(&target, &attributes),
         (WriteMode::Append, true) => upload.append_to(&target, &attributes),
@@ -98,19 +101,24 @@ pub fn make_parents(target: &Path, owner: Option<&User>) -> io::Result<()> {
     Ok(())
 }
 
-/// The mode and the owner that a request names.
+/// The mode, the owner and the metadata that a request names.
 struct Attributes {
     mode: Option<u32>,
     ids: Option<(u32, u32)>,
+    metadata: BTreeMap<String, String>,
 }
 
 impl Attributes {
-    fn of(mode: Option<u32>, owner: Option<&User>) -> Self {
-        Self { mode: mode.map(|mode| mode & 0o7777), ids: owner.map(|owner| (owner.ids.uid, owner.ids.gid)) }
+    fn of(mode: Option<u32>, owner: Option<&User>, metadata: BTreeMap<String, String>) -> Self {
+        let ids = owner.map(|owner| (owner.ids.uid, owner.ids.gid));
+        Self { mode: mode.map(|mode| mode & 0o7777), ids, metadata }
     }
 
     /// Sets what differs, so that watches report no change of attributes that did not change.
     fn apply(&self, file: &File, default_mode: Option<u32>) -> io::Result<()> {
+        if !self.metadata.is_empty() {
+            metadata::replace(file, &self.metadata)?;
+        }
         let before = file.metadata()?;
         if let Some((uid, gid)) = self.ids.filter(|ids| *ids != (before.uid(), before.gid())) {
             fchown(file, Some(uid), Some(gid))?;
@@ -207,7 +215,7 @@ impl Upload {
         let existing = fs::metadata(target)?;
         let ids = attributes.ids.or(Some((existing.uid(), existing.gid())));
         let mode = attributes.mode.or(Some(existing.permissions().mode() & 0o7777));
-        Attributes { mode, ids }.apply(&self.file, None)?;
+        Attributes { mode, ids, metadata: attributes.metadata.clone() }.apply(&self.file, None)?;
         let name = match self.name.take() {
             Some(name) => name,
             None => {

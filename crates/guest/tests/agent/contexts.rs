@@ -27,7 +27,8 @@ fn path_of_tests() -> std::collections::BTreeMap<String, String> {
 }
 
 fn start_cell(host: &mut Host, context: &str, code: &str, timeout_ms: Option<u64>, output_limit: u64) -> StreamId {
-    let spec = CellSpec { context: context.to_owned(), timeout_ms, output_limit, env: Default::default() };
+    let spec =
+        CellSpec { context: context.to_owned(), timeout_ms, output_limit, env: Default::default(), typescript: false };
     host.open_with(Request::RunCell(spec), code.as_bytes())
 }
 
@@ -223,7 +224,13 @@ fn contexts_are_separate_and_can_be_restarted_and_closed() {
     cell(&mut host, "a", "x = 'a'");
     assert_eq!(cell(&mut host, "b", "x").1.status, CellStatus::Error);
     let busy = start_cell(&mut host, "a", "import time; time.sleep(60)", None, 1000);
-    let spec = CellSpec { context: "a".to_owned(), timeout_ms: None, output_limit: 1, env: Default::default() };
+    let spec = CellSpec {
+        context: "a".to_owned(),
+        timeout_ms: None,
+        output_limit: 1,
+        env: Default::default(),
+        typescript: false,
+    };
     assert_eq!(host.ask(Request::RunCell(spec)).failure().kind, FailureKind::Busy);
     let Response::Context(info) = host.ask(Request::RestartContext { context: "a".to_owned() }).response() else {
         panic!()
@@ -232,7 +239,13 @@ fn contexts_are_separate_and_can_be_restarted_and_closed() {
     assert_eq!(ended(&mut host, busy).1.status, CellStatus::Died);
     assert_eq!(cell(&mut host, "a", "x").1.error.unwrap().name, "NameError");
     host.ask(Request::CloseContext { context: "a".to_owned() }).response();
-    let gone = CellSpec { context: "a".to_owned(), timeout_ms: None, output_limit: 1, env: Default::default() };
+    let gone = CellSpec {
+        context: "a".to_owned(),
+        timeout_ms: None,
+        output_limit: 1,
+        env: Default::default(),
+        typescript: false,
+    };
     assert_eq!(host.ask(Request::RunCell(gone)).failure().kind, FailureKind::NotFound);
 }
 

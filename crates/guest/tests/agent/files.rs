@@ -7,7 +7,8 @@ use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGues
 use crate::harness::{Agent, Heard, Host, wait_for};
 
 fn write(host: &mut Host, path: &str, how: WriteMode, mode: Option<u32>, bytes: &[u8]) -> Heard {
-    let request = Request::WriteFile { path: path.to_owned(), write: how, mode, user: None };
+    let request =
+        Request::WriteFile { path: path.to_owned(), write: how, mode, user: None, metadata: Default::default() };
     let stream = host.open(request);
     let mut sent = 0;
     for block in bytes.chunks(32 * 1024) {
@@ -80,7 +81,13 @@ fn an_upload_that_is_broken_off_leaves_no_trace() {
     fs::write(dir.join("log"), "before").unwrap();
     for how in [WriteMode::Replace, WriteMode::Append] {
         let mut host = agent.connect();
-        let request = Request::WriteFile { path: agent.path("d/log"), write: how, mode: None, user: None };
+        let request = Request::WriteFile {
+            path: agent.path("d/log"),
+            write: how,
+            mode: None,
+            user: None,
+            metadata: Default::default(),
+        };
         let stream = host.open(request);
         host.data(stream, b"half");
         wait_for(|| open_files(&agent, &dir) == 1);
@@ -97,7 +104,13 @@ fn an_upload_ends_with_its_session() {
     let dir = agent.dir().join("d");
     fs::create_dir(&dir).unwrap();
     let mut host = agent.connect();
-    let request = Request::WriteFile { path: agent.path("d/x"), write: WriteMode::Replace, mode: None, user: None };
+    let request = Request::WriteFile {
+        path: agent.path("d/x"),
+        write: WriteMode::Replace,
+        mode: None,
+        user: None,
+        metadata: Default::default(),
+    };
     let stream = host.open(request);
     host.data(stream, b"half");
     wait_for(|| open_files(&agent, &dir) == 1);
@@ -268,10 +281,44 @@ fn bad_paths_are_refused() {
 }
 
 #[test]
+fn metadata_is_stored_with_a_file_and_replaced_as_a_whole() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    fs::write(agent.path("f"), "x").unwrap();
+    if rustix::fs::setxattr(agent.path("f"), "user.other", b"kept", rustix::fs::XattrFlags::empty()).is_err() {
+        return crate::harness::skip("this file system has no extended attributes");
+    }
+    let mut write = |pairs: &[(&str, &str)]| {
+        let metadata = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let request =
+            Request::WriteFile { path: agent.path("f"), write: WriteMode::Replace, mode: None, user: None, metadata };
+        let stream = host.open(request);
+        host.finish(stream);
+        host.end(stream).response();
+        match host.ask(Request::Stat { path: agent.path("f") }).response() {
+            Response::Entry(entry) => entry.metadata.into_iter().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(write(&[("a", "1"), ("b", "é")]), [pair("a", "1"), pair("b", "é")]);
+    assert_eq!(write(&[("b", "2")]), [pair("b", "2")]);
+    assert_eq!(write(&[]), [pair("b", "2")]);
+    let mut other = [0; 8];
+    assert_eq!(rustix::fs::getxattr(agent.path("f"), "user.other", &mut other).unwrap(), 4);
+}
+
+#[test]
 fn too_much_data_for_an_upload_fails_it_alone() {
     let agent = Agent::start();
     let mut host = agent.connect();
-    let request = Request::WriteFile { path: agent.path("f"), write: WriteMode::Replace, mode: None, user: None };
+    let request = Request::WriteFile {
+        path: agent.path("f"),
+        write: WriteMode::Replace,
+        mode: None,
+        user: None,
+        metadata: Default::default(),
+    };
     let stream = host.open(request);
     host.data(stream, &vec![0; WINDOW + 1]);
     assert_eq!(host.end(stream).failure().kind, FailureKind::Invalid);

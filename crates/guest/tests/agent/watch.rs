@@ -41,7 +41,13 @@ fn an_upload_is_a_change_of_its_target_alone() {
     let file = agent.path("d/file");
     let stream = watch(&mut host, &agent.path("d"), false);
     let upload = |host: &mut Host, bytes: &[u8]| {
-        let request = Request::WriteFile { path: file.clone(), write: WriteMode::Replace, mode: None, user: None };
+        let request = Request::WriteFile {
+            path: file.clone(),
+            write: WriteMode::Replace,
+            mode: None,
+            user: None,
+            metadata: Default::default(),
+        };
         let stream = host.open(request);
         host.data(stream, bytes);
         host.finish(stream);

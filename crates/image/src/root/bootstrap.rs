@@ -1,36 +1,31 @@
 //! Installs Debian packages into a directory tree, with mmdebstrap.
 //!
-//! It always uses the `unshare` mode. As root, this gives a mount namespace, so that an interrupted build leaves no mounts
-//! on the host; as an ordinary user, it also gives a user namespace.
+//! It runs in a jail, which ends with the build, so an interrupted build leaves no processes and no mounts on the host.
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::fs::{self, File};
 use std::time::Duration;
 
+use super::additions::FINISH_HOOK;
 use super::output::Output;
-use crate::apt::{self, Apt, Plan};
-use crate::desktop;
+use crate::apt::{Apt, Plan};
 use crate::error::{BuildError, io_at};
+use crate::jail;
 use crate::progress::Report;
 use crate::recipe::Recipe;
 use crate::tool::{self, Event, Tool, is_ordinary_user};
 use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "hooks";
+/// The file beside the hooks that becomes the `sources.list` of sandboxes.
+pub(super) const PUBLIC_SOURCES: &str = "public-sources.list";
 
 /// Only one build can install packages at a time, so a stuck one must not block the others for good.
 const LONGEST: Duration = Duration::from_secs(20 * 60);
 
-const SETUP: &str = include_str!("../hooks/setup-lists.sh");
+const LISTS: &str = include_str!("../hooks/lists.sh");
 
-/// Part of a root's inputs: any change to the script makes another root.
-pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/customize-system.sh");
-
-/// Part of the inputs of a root with packages from npm.
-pub(crate) const NPM: &str = include_str!("../hooks/customize-npm.sh");
-
-/// Part of the inputs of a root with a desktop.
-pub(crate) const DESKTOP: &str = include_str!("../hooks/customize-desktop.sh");
+/// Part of a tree's inputs: any change to the script makes another tree.
+pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/system.sh");
 
 /// Settings that stay in the image, because they also apply to packages installed in a sandbox: no manuals, no
 /// translations (licences stay), and no waiting for a disk that is not durable anyway.
@@ -49,7 +44,7 @@ pub(crate) const DPKG_OPTIONS: [&str; 8] = [
 /// Perl.
 const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/merged-usr";
 
-/// Installs the recipe's packages. Returns the path of the tree.
+/// Installs the recipe's packages of Debian.
 pub(crate) fn bootstrap(
     recipe: &Recipe,
     apt: &Apt,
@@ -57,44 +52,46 @@ pub(crate) fn bootstrap(
     workspace: &Workspace,
     lock: &File,
     report: Report<'_>,
-) -> Result<PathBuf, BuildError> {
+) -> Result<(), BuildError> {
     if is_ordinary_user() && tool::find("newuidmap").is_none() {
         return Err(BuildError::NoUidMap);
     }
-    write_scripts(recipe, workspace)?;
-    let tool = mmdebstrap(recipe, apt, workspace)?;
-    // If this process is killed, mmdebstrap continues until it next prints something. The next build must not remove
-    // its workspace meanwhile, so it also holds the store's lock: as its stdin, which all its children inherit.
+    let hooks = [("setup-lists.sh", LISTS), ("customize-1-system.sh", CUSTOMIZE), FINISH_HOOK];
+    write_hooks(workspace, HOOKS, &hooks)?;
+    workspace.write(PUBLIC_SOURCES, 0o644, &public_sources(&recipe.suite))?;
+    run(mmdebstrap(recipe, apt, workspace)?, Output::new(plan.packages), workspace, lock, report)
+}
+
+/// Scripts for mmdebstrap, which runs them in the order of their names. The first word tells it when.
+pub(super) fn write_hooks(
+    workspace: &Workspace,
+    directory: &str,
+    hooks: &[(&'static str, &'static str)],
+) -> Result<(), BuildError> {
+    workspace.share(directory, 0o755)?;
+    for (name, script) in hooks {
+        workspace.write(&format!("{directory}/{name}"), 0o755, script)?;
+    }
+    Ok(())
+}
+
+/// Runs mmdebstrap to its end.
+pub(super) fn run(
+    tool: Tool,
+    mut output: Output,
+    workspace: &Workspace,
+    lock: &File,
+    report: Report<'_>,
+) -> Result<(), BuildError> {
+    // If this process is killed, the jail ends a moment later. The next build must not remove its workspace meanwhile, so
+    // the jail's first process also holds the store's lock, as its stdin.
     let lock = lock.try_clone().map_err(io_at("share the lock of", workspace.dir()))?;
-    let mut output = Output::new(plan.packages);
     tool.stdin(lock).within(LONGEST).follow(|event| {
         if let Event::Line(line) = event {
             output.add_line(line);
         }
         report(&output.progress());
     })?;
-    Ok(workspace.dir().join(TREE))
-}
-
-fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildError> {
-    // A script's name tells mmdebstrap when to run it.
-    workspace.share(HOOKS, 0o755)?;
-    workspace.write(&format!("{HOOKS}/setup-lists.sh"), 0o755, SETUP)?;
-    workspace.write(&format!("{HOOKS}/customize-system.sh"), 0o755, CUSTOMIZE)?;
-    if !recipe.npm.is_empty() {
-        // Runs before `customize-system.sh`, which removes the host's resolver.
-        workspace.write(&format!("{HOOKS}/customize-npm.sh"), 0o755, NPM)?;
-        let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
-        workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
-    }
-    if recipe.desktop.is_some() {
-        workspace.write(&format!("{HOOKS}/customize-desktop.sh"), 0o755, DESKTOP)?;
-        workspace.share("desktop", 0o755)?;
-        for (name, content) in desktop::FILES {
-            workspace.write(&format!("desktop/{name}"), 0o644, content)?;
-        }
-    }
-    workspace.write("public-sources.list", 0o644, &public_sources(&recipe.suite))?;
     Ok(())
 }
 
@@ -115,19 +112,19 @@ pub(crate) fn public_sources(suite: &str) -> String {
 
 fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool, BuildError> {
     workspace.share("target", 0o777)?;
-    let tool = Tool::new("mmdebstrap")
-        .args(["--verbose", "--mode=unshare", "--variant=minbase", "--format=directory"])
+    let sources = fs::read_to_string(apt.sources()).map_err(io_at("read", &apt.sources()))?;
+    let tool = jail::mmdebstrap(&sources, workspace, &workspace.dir().join(HOOKS))?
+        .args(["--verbose", "--variant=minbase", "--format=directory"])
         // Scripts bring the lists and remove them. mmdebstrap would remove them with an apt that empties the host's
         // lists if its configuration gets lost.
         .arg("--skip=update,cleanup/apt")
-        .args(apt::host_options()?.iter().map(|option| format!("--aptopt={option}")))
         .args(DPKG_OPTIONS.iter().map(|option| format!("--dpkgopt={option}")))
         .arg(format!("--include={}", included(recipe)))
         .arg(format!("--hook-dir={MERGED_USR}"))
         .arg(format!("--hook-dir={}", workspace.dir().join(HOOKS).display()))
         .arg(&recipe.suite)
         .args([workspace.dir().join(TREE), apt.sources()]);
-    Ok(tool.env("TMPDIR", workspace.dir()))
+    Ok(tool)
 }
 
 fn included(recipe: &Recipe) -> String {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::error::{BuildError, io_at};
 use crate::progress::{Progress, Report, Step};
-use crate::tool::{Tool, ToolError};
+use crate::tool::ToolError;
+use crate::user_namespace;
 
 /// Part of a root's inputs.
 ///
@@ -38,7 +39,7 @@ pub(crate) fn make_image(tree: &Path, image: &Path, disk_mib: u32, report: Repor
     report(&progress);
     // In the user namespace, the tree has the owners that the image needs, but the store is inaccessible, so the image
     // is passed as an open file.
-    let tool = Tool::unshared("mke2fs").args(MKE2FS_OPTIONS).arg(tree).arg("/proc/self/fd/0").stdin(file);
+    let tool = user_namespace::tool("mke2fs")?.args(MKE2FS_OPTIONS).arg(tree).arg("/proc/self/fd/0").stdin(file);
     tool.follow(|_| report(&progress)).map_err(|error| too_small(error, disk_mib))?;
     fs::set_permissions(image, Permissions::from_mode(0o444)).map_err(io_at("protect", image))
 }
@@ -64,10 +65,16 @@ fn too_small(error: ToolError, disk_mib: u32) -> BuildError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::Tool;
+
+    /// The user namespace's root must be able to enter it.
+    fn open_tempdir() -> tempfile::TempDir {
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap()
+    }
 
     #[test]
     fn an_image_is_sparse_and_has_the_trees_files() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = open_tempdir();
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();
         fs::write(tree.join("hello"), "hello").unwrap();
@@ -82,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_does_not_fit_is_reported_as_a_small_disk() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = open_tempdir();
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();
         fs::write(tree.join("large"), vec![7; 3 << 20]).unwrap();

@@ -19,11 +19,18 @@ impl Output {
         Self { packages, step: Step::Download, downloaded: 0, unpacked: 0, set_up: 0, detail: String::new() }
     }
 
+    /// Of a run that only runs scripts.
+    pub(super) fn of_additions() -> Self {
+        Self { step: Step::Customise, ..Self::new(0) }
+    }
+
     pub(super) fn add_line(&mut self, line: &str) {
         if line.starts_with("Get:") {
             self.downloaded += 1;
             // Get:12 http://mirror suite/component arch NAME arch version [size]
             self.at(Step::Download, line.split_whitespace().nth(4));
+        } else if line.starts_with("I: running --customize-hook") {
+            self.at(Step::Customise, Some(hook_title(line)));
         } else if self.downloaded == 0 {
             // A placeholder that mmdebstrap installs first and removes again.
         } else if let Some(rest) = line.strip_prefix("Unpacking ") {
@@ -32,9 +39,6 @@ impl Output {
         } else if let Some(rest) = line.strip_prefix("Setting up ") {
             self.set_up += 1;
             self.at(Step::Install, rest.split_whitespace().next());
-        } else if line.starts_with("I: running --customize-hook") {
-            let is_npm = line.contains("customize-npm.sh");
-            self.at(Step::Customise, Some(if is_npm { "packages from npm" } else { "users, caches, compiled Python" }));
         }
     }
 
@@ -55,6 +59,18 @@ impl Output {
     }
 }
 
+/// What a script does, by its name.
+fn hook_title(line: &str) -> &'static str {
+    const TITLES: [(&str, &str); 4] = [
+        ("-desktop.sh", "the desktop"),
+        ("-node.sh", "Node and npm"),
+        ("-npm.sh", "packages from npm"),
+        ("-pip.sh", "packages from PyPI"),
+    ];
+    let known = TITLES.iter().find(|(name, _)| line.contains(name));
+    known.map_or("users, caches, compiled Python", |(_, title)| title)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,8 +88,10 @@ mod tests {
         output.add_line("Setting up gcc-12-base:amd64 (12.2.0-14) ...");
         let expected = Progress { step: Step::Install, done: 2, total: Some(120), detail: "gcc-12-base:amd64".into() };
         assert_eq!(output.progress(), expected);
-        output.add_line("I: running --customize-hook directly: /x/customize-system.sh /x/tree");
+        output.add_line("I: running --customize-hook directly: /x/customize-1-system.sh /x/tree");
         assert_eq!(output.progress().step, Step::Customise);
+        output.add_line("I: running --customize-hook directly: /x/customize-4-pip.sh /x/tree");
+        assert_eq!(output.progress().detail, "packages from PyPI");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{BuildError, io_at};
-use crate::recipe::{Recipe, npm_name};
+use crate::recipe::{Recipe, npm_name, pinned_wheel};
 
-/// The installed packages and their versions: Debian's by name, npm's as `npm:NAME`.
+/// The installed packages and their versions: Debian's by name, others as `npm:NAME` and `pip:NAME`.
 pub(crate) fn installed_packages(tree: &Path, recipe: &Recipe) -> Result<BTreeMap<String, String>, BuildError> {
     let path = tree.join("var/lib/dpkg/status");
     let status = fs::read_to_string(&path).map_err(io_at("read", &path))?;
@@ -19,6 +19,12 @@ pub(crate) fn installed_packages(tree: &Path, recipe: &Recipe) -> Result<BTreeMa
         let description = fs::read(&path).map_err(io_at("read", &path))?;
         let described: Value = serde_json::from_slice(&description).unwrap_or_default();
         installed.insert(format!("npm:{name}"), described["version"].as_str().unwrap_or_default().to_owned());
+    }
+    let pinned = recipe.pip.iter().filter_map(|package| pinned_wheel(package));
+    installed.extend(pinned.map(|(name, version)| (format!("pip:{name}"), version.to_owned())));
+    if let Some(release) = &recipe.node {
+        let archives = [("npm:node", &release.node), ("npm:npm", &release.npm)];
+        installed.extend(archives.map(|(name, archive)| (name.to_owned(), archive.version.clone())));
     }
     Ok(installed)
 }

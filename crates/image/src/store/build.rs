@@ -9,14 +9,15 @@ use tempfile::TempDir;
 
 use super::image::{INITRD, Image, ROOT_IMG};
 use super::lock::StoreLock;
+use super::names;
 use super::parts::{Kind, Parts};
 use super::read::ImageStore;
-use super::{inputs, names};
 use crate::error::{BuildError, io_at};
 use crate::guest::GUEST;
 use crate::initrd;
+use crate::inputs;
 use crate::kernel::{self, KernelOrigin, OwnKernel};
-use crate::manifest::{FIRST_FORMAT, FORMAT, Manifest, Part, Provenance};
+use crate::manifest::{Manifest, Part, Provenance, format_of};
 use crate::progress::{Progress, Report, Step};
 use crate::publish::{publish_dir, scratch_dir, write_json};
 use crate::recipe::Recipe;
@@ -96,12 +97,31 @@ impl ImageStore {
     }
 
     /// Removes what interrupted builds left. The caller holds the lock, so no build is running.
-    fn sweep_scratch(&self) -> Result<(), BuildError> {
+    pub(super) fn sweep_scratch(&self) -> Result<(), BuildError> {
         let dir = self.dir.join("scratch");
         for entry in fs::read_dir(&dir).map_err(io_at("list", &dir))?.flatten() {
             fs::remove_dir_all(entry.path()).map_err(io_at("remove", &entry.path()))?;
         }
         Ok(())
+    }
+
+    /// Stores an image whose parts are stored. The caller holds the lock.
+    pub(super) fn publish_image(&self, manifest: Manifest) -> Result<Image, BuildError> {
+        let image = Image::new(&self.dir, manifest);
+        let (_guard, dir) = self.scratch()?;
+        write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
+        publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
+        // A damaged manifest is replaced, and nothing beside it: snapshots stand on the bakes there.
+        if self.read_image(&image.id, None).is_err() {
+            let path = image.dir.join("manifest.json");
+            write_json(&path, &image.manifest).map_err(io_at("write a manifest in", &image.dir))?;
+        }
+        Ok(image)
+    }
+
+    pub(super) fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
+        let parent = self.dir.join("scratch");
+        scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
     }
 }
 
@@ -119,7 +139,7 @@ impl Build<'_> {
         let (kernel, kernel_origin) = self.kernel(options, report)?;
         let initrd = self.initrd(&kernel, report)?;
         let mut manifest = Manifest {
-            format: if self.recipe.oci.is_some() { FORMAT } else { FIRST_FORMAT },
+            format: format_of(self.recipe),
             id: root.id.clone(),
             recipe: self.recipe.clone(),
             inputs: inputs::of_image(self.recipe, &kernel.id),
@@ -147,7 +167,7 @@ impl Build<'_> {
         let path = dir.join(ROOT_IMG);
         let packages = match self.make_root {
             Some(make_root) => make_root(&path, report).map(|()| BTreeMap::new())?,
-            None => self.session.root(&path, report)?,
+            None => self.session.root(&path, force, report)?,
         };
         let provenance = Provenance::Root { inputs: wanted, packages: packages.clone() };
         Ok((self.parts.publish(Kind::Root, &dir, provenance, report)?, packages))
@@ -218,22 +238,13 @@ impl Build<'_> {
     }
 
     fn publish(&self, manifest: Manifest) -> Result<Image, BuildError> {
-        let image = Image::new(&self.store.dir, manifest);
-        let (_guard, dir) = self.scratch()?;
-        write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
-        publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
-        // A damaged manifest is replaced, and nothing beside it: snapshots stand on the bakes there.
-        if self.store.read_image(&image.id, None).is_err() {
-            let path = image.dir.join("manifest.json");
-            write_json(&path, &image.manifest).map_err(io_at("write a manifest in", &image.dir))?;
-        }
+        let image = self.store.publish_image(manifest)?;
         names::set(&self.store.dir, &self.recipe.name, &image.id).map_err(io_at("name", &image.dir))?;
         Ok(image)
     }
 
     fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
-        let parent = self.store.dir.join("scratch");
-        scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
+        self.store.scratch()
     }
 }
 

@@ -41,6 +41,15 @@ impl Image {
         Kind::Initrd.dir(&self.store, &self.manifest.initrd.id).join(INITRD)
     }
 
+    pub(super) fn part_dir(&self, kind: Kind) -> PathBuf {
+        let part = match kind {
+            Kind::Root => &self.manifest.root,
+            Kind::Kernel => &self.manifest.kernel,
+            Kind::Initrd => &self.manifest.initrd,
+        };
+        kind.dir(&self.store, &part.id)
+    }
+
     /// The directory for a snapshot baked from this image; `key` stands for everything else that the snapshot depends on.
     /// Make the snapshot elsewhere and move it here with [`publish_dir`](crate::publish_dir).
     pub fn baked_dir(&self, key: &str) -> PathBuf {

@@ -6,15 +6,16 @@
 //! initrds/<id>/{initrd, …}
 //! images/<id>/{manifest.json, baked/<key>/}   an image: its parts and recipe; the engine's bakes of it
 //! names/<name>.json                           a template's name: its image
-//! scratch/, lock                              unfinished files of the build that holds the lock
+//! trees/<inputs>.tar.gz                       Debian's packages, unpacked, for the next template that begins with them
+//! scratch/, lock                              unfinished files of the build or import that holds the lock
 //! ```
 //!
 //! Everything is written to `scratch`, synced and renamed. Only names change, and a build changes its name last, so an
 //! interrupted build leaves the template as it was.
 
+mod archive;
 mod build;
 mod image;
-mod inputs;
 mod lock;
 mod names;
 mod parts;
@@ -23,6 +24,7 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
+pub use archive::{ArchiveError, ArchiveHeader, Existing, ExportOptions, ExportedArchive, ImportRules, ImportedImage};
 pub use build::{BuildOptions, RootMaker};
 pub use image::Image;
 pub(crate) use read::parse_manifest;

@@ -69,7 +69,19 @@ impl Parts {
             let file = digest_reported(&dir.join(&name), report)?;
             files.insert(name, file);
         }
-        let description = Description { part: Part::of(files), provenance };
+        self.publish_verified(kind, dir, Part::of(files), provenance, report)
+    }
+
+    /// Does the same for files whose digests the caller has just computed.
+    pub(crate) fn publish_verified(
+        &self,
+        kind: Kind,
+        dir: &Path,
+        part: Part,
+        provenance: Provenance,
+        report: Report<'_>,
+    ) -> Result<Part, BuildError> {
+        let description = Description { part, provenance };
         let place = kind.dir(&self.store, &description.part.id);
         write_json(&dir.join(DESCRIPTION), &description).map_err(io_at("describe", dir))?;
         fs::create_dir(dir.join(STAMPS)).map_err(io_at("create stamps in", dir))?;
@@ -127,12 +139,29 @@ impl Parts {
     }
 }
 
-fn digest_reported(path: &Path, report: Report<'_>) -> Result<FileDigest, BuildError> {
+pub(crate) fn digest_reported(path: &Path, report: Report<'_>) -> Result<FileDigest, BuildError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut tell = |done, total| {
         report(&Progress { step: Step::Checksum, done, total: Some(total), detail: name.clone() });
     };
     digest(path, &mut tell).map_err(io_at("read", path))
+}
+
+/// Whether the store keeps a file of its own under this name beside a part's files.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name == DESCRIPTION || name == STAMPS
+}
+
+/// The names of the files in `dir`, without those in its subdirectories.
+pub(crate) fn files_in(dir: &Path) -> io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(files)
 }
 
 /// The paths of all files below `dir`, relative to it.

@@ -33,7 +33,12 @@ pub struct TemplateEntry {
 impl ImageStore {
     /// Opens the store in `dir`, which is created if it does not exist.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, LoadError> {
-        Self::with_supply(dir.into(), Box::new(Debian))
+        Self::with_launcher(dir, "/proc/self/exe")
+    }
+
+    /// Does the same for a program that cannot be the launcher of a build's jail itself, like a test.
+    pub fn with_launcher(dir: impl Into<PathBuf>, launcher: impl Into<PathBuf>) -> Result<Self, LoadError> {
+        Self::with_supply(dir.into(), Box::new(Debian { launcher: launcher.into() }))
     }
 
     pub(crate) fn with_supply(dir: PathBuf, supply: Box<dyn Supply>) -> Result<Self, LoadError> {

@@ -21,7 +21,7 @@ use crate::supply::{Session, Supply};
 
 /// A package source that counts requests. Each root it makes differs, as with an archive that changes.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     roots: AtomicU32,
     kernels: AtomicU32,
     /// The newest kernel's version.
@@ -47,7 +47,7 @@ struct FakeSession<'a> {
 }
 
 impl Session for FakeSession<'_> {
-    fn root(&self, image: &Path, _report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+    fn root(&self, image: &Path, _fresh: bool, _report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
         let number = self.fake.roots.fetch_add(1, Ordering::SeqCst);
         fs::write(image, format!("root {number} of {}", self.recipe.suite)).unwrap();
         std::thread::sleep(self.fake.root_takes);
@@ -81,21 +81,21 @@ impl Session for FakeSession<'_> {
     }
 }
 
-struct Fixture {
+pub(super) struct Fixture {
     dir: tempfile::TempDir,
     fake: Arc<Fake>,
-    store: ImageStore,
+    pub(super) store: ImageStore,
 }
 
 impl Fixture {
-    fn new(fake: Fake) -> Self {
+    pub(super) fn new(fake: Fake) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fake = Arc::new(fake);
         let store = ImageStore::with_supply(dir.path().join("templates"), Box::new(fake.clone())).unwrap();
         Self { dir, fake, store }
     }
 
-    fn ensure(&self, recipe: &Recipe, options: BuildOptions) -> Result<Image, BuildError> {
+    pub(super) fn ensure(&self, recipe: &Recipe, options: BuildOptions) -> Result<Image, BuildError> {
         self.store.ensure(recipe, &options, &mut |_| ())
     }
 
@@ -103,17 +103,17 @@ impl Fixture {
         (self.fake.roots.load(Ordering::SeqCst), self.fake.kernels.load(Ordering::SeqCst))
     }
 
-    fn entries(&self, sub: &str) -> Vec<String> {
+    pub(super) fn entries(&self, sub: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store.dir().join(sub)).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-fn base() -> Recipe {
+pub(super) fn base() -> Recipe {
     resolve("base").unwrap().recipe
 }
 
-fn named(name: &str) -> TemplateName {
+pub(super) fn named(name: &str) -> TemplateName {
     name.parse().unwrap()
 }
 
@@ -185,7 +185,7 @@ fn a_build_that_fails_leaves_the_template_as_it_was() {
     let failing = Arc::new(Fake { missing: Some("`foo`"), ..Default::default() });
     let store = ImageStore::with_supply(fixture.store.dir().to_owned(), Box::new(failing)).unwrap();
     let error = store.ensure(&base(), &BuildOptions { force: true, ..Default::default() }, &mut |_| ()).unwrap_err();
-    assert_eq!(error.to_string(), "package `foo` does not exist in Debian bookworm");
+    assert_eq!(error.to_string(), "package `foo` does not exist in Debian trixie");
     assert_eq!(fixture.store.load(&named("base")).unwrap().id, built.id);
     assert!(fixture.entries("scratch").is_empty());
     assert_eq!((fixture.entries("roots").len(), fixture.entries("images").len()), (1, 1));
@@ -323,7 +323,7 @@ fn a_template_that_was_never_built_says_how_to_build_it() {
     assert_eq!(error, "template `base` has not been built; `sandling template build base` builds it");
 }
 
-fn oci(name: &str, blob: &str) -> Recipe {
+pub(super) fn oci(name: &str, blob: &str) -> Recipe {
     let config = r#"{"Entrypoint":["/app"],"Cmd":["serve"],"Labels":{"a":"b"},"StopSignal":"SIGINT","ExposedPorts":{"80/tcp":{}}}"#;
     let image = OciImage {
         reference: "registry.example/app:1".to_owned(),
@@ -362,5 +362,8 @@ fn a_template_of_an_oci_image_keeps_its_configuration_and_shares_the_root_of_the
     // The same claim about uncompressed layers is not enough.
     ensure(&oci("forged", "other layer"));
     assert_eq!(made.load(Ordering::SeqCst), 2);
-    assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().manifest.format, 1);
+    // Older releases read what has nothing new.
+    assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().manifest.format, 3);
+    let old = Recipe { pip: Default::default(), ..base().renamed("old").unwrap() };
+    assert_eq!(fixture.ensure(&old, BuildOptions::default()).unwrap().manifest.format, 1);
 }

@@ -51,5 +51,5 @@ pub(super) async fn intercept(
         }
         Err(_) => return Err(failed(Failure::TimedOut)),
     };
-    http::relay(session, Some(name), guest, upstream).await
+    http::relay(session, Some(name), None, guest, upstream).await
 }

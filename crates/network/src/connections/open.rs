@@ -19,6 +19,8 @@ use crate::shared::Shared;
 use crate::tcp::{Connection, Place, Slot, host_buffer};
 
 const DNS: u16 = 53;
+/// Many proxies open tunnels to port 443 only, so plain HTTP is sent to the proxy without one.
+const HTTP: u16 = 80;
 
 /// Handles a TCP segment of the guest. `packet` is the whole IPv4 packet. Returns whether it was useful to an existing
 /// connection.
@@ -131,10 +133,18 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
         let dialled = timeout(shared.meters.limits().connect, shared.peers.connect(peer, port)).await;
         return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
     }
-    let dialled = timeout(shared.meters.limits().connect, dial_host(shared, SocketAddr::from((address, port)))).await;
-    let stream = dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?;
-    let _ = stream.set_nodelay(true);
-    Ok(Some(Upstream::Tcp(stream)))
+    let dialling = async {
+        Ok(match shared.proxy_to(destination) {
+            Some((proxy, _)) if port == HTTP => Upstream::Proxy(proxy.dial().await?),
+            Some((proxy, host)) => Upstream::Tcp(proxy.connect(&host, port).await?),
+            None => Upstream::Tcp(dial_host(shared, SocketAddr::from((address, port))).await?),
+        })
+    };
+    let dialled = timeout(shared.meters.limits().connect, dialling).await;
+    dialled.map_err(|_| Failure::TimedOut)?.map(Some).map_err(|error: io::Error| {
+        tracing::debug!(%error, %address, port, "cannot connect for a sandbox");
+        failure(&error)
+    })
 }
 
 async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
@@ -144,5 +154,7 @@ async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream
         socket.set_recv_buffer_size(size)?;
         socket.set_send_buffer_size(size)?;
     }
-    socket.connect(address).await
+    let stream = socket.connect(address).await?;
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
 }

@@ -22,6 +22,8 @@ const LINGER: Duration = Duration::from_secs(30);
 /// The host's side of a connection.
 pub(crate) enum Upstream {
     Tcp(TcpStream),
+    /// A connection to the upstream proxy, which has not been asked for anything.
+    Proxy(TcpStream),
     Peer(PeerStream),
 }
 
@@ -54,8 +56,9 @@ async fn over(session: &Session) {
 }
 
 async fn talk(session: &Session, upstream: Upstream) -> Result<End, End> {
-    let stream = match upstream {
-        Upstream::Tcp(stream) => stream,
+    let (mut stream, is_proxy) = match upstream {
+        Upstream::Tcp(stream) => (stream, false),
+        Upstream::Proxy(stream) => (stream, true),
         Upstream::Peer(peer) => {
             let guest = GuestStream::metered(session.connection.clone(), session.traffic.clone());
             relay_stream(guest, peer).await?;
@@ -63,11 +66,15 @@ async fn talk(session: &Session, upstream: Upstream) -> Result<End, End> {
         }
     };
     let (greeting, first) = greeting(session, &stream).await?;
+    let proxy = session.shared.proxy_to(&session.destination).filter(|_| is_proxy);
+    if let (Some((proxy, host)), false) = (&proxy, greeting == Greeting::Http) {
+        proxy.open_tunnel(&mut stream, host, session.destination.port).await?;
+    }
     match greeting {
         Greeting::Tls => tls(session, stream, first).await,
         Greeting::Http => {
             session.set_seen(None, Protocol::Http);
-            http::relay_plain(session, stream, first).await
+            http::relay_plain(session, stream, first, proxy.map(|(proxy, _)| proxy)).await
         }
         Greeting::Other | Greeting::Unsure => {
             session.judge(Shown::OtherProtocol)?;

@@ -12,14 +12,15 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
-    ACCEPT_RANGES, CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_RANGES, CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+    SEC_WEBSOCKET_EXTENSIONS, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sandling_proxy::UpstreamProxy;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -53,6 +54,8 @@ struct Proxy<'a> {
     session: &'a Session,
     /// The name of the intercepted TLS connection. None for plain HTTP.
     opened: Option<HostName>,
+    /// The proxy at the other end of `server`, if it is not the server itself.
+    upstream: Option<&'a UpstreamProxy>,
     server: tokio::sync::Mutex<SendRequest<Searched>>,
     /// A connection that switches to WebSocket.
     upgrade: Mutex<Option<Upgrade>>,
@@ -73,14 +76,25 @@ struct Upgrade {
     frames: Option<ServerFrames>,
 }
 
-/// Relays plain HTTP whose first bytes have already been read.
-pub(crate) async fn relay_plain(session: &Session, stream: TcpStream, first: Vec<u8>) -> Result<End, End> {
+/// Relays plain HTTP whose first bytes have already been read. `stream` goes to the server, or to the `upstream` proxy.
+pub(crate) async fn relay_plain(
+    session: &Session,
+    stream: TcpStream,
+    first: Vec<u8>,
+    upstream: Option<&UpstreamProxy>,
+) -> Result<End, End> {
     let guest = GuestStream::metered(session.connection.clone(), session.traffic.clone());
-    relay(session, None, Prefixed::new(first, guest), stream).await
+    relay(session, None, upstream, Prefixed::new(first, guest), stream).await
 }
 
 /// Relays HTTP. `opened` is the name of an intercepted TLS connection.
-pub(crate) async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
+pub(crate) async fn relay<G, S>(
+    session: &Session,
+    opened: Option<HostName>,
+    upstream: Option<&UpstreamProxy>,
+    guest: G,
+    server: S,
+) -> Result<End, End>
 where
     G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -93,7 +107,7 @@ where
 
     let server = tokio::sync::Mutex::new(sender);
     let (upgrade, refused, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let proxy = Proxy { session, opened, server, upgrade, refused, asked, found: Arc::default() };
+    let proxy = Proxy { session, opened, upstream, server, upgrade, refused, asked, found: Arc::default() };
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false);
     http.max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
@@ -221,6 +235,16 @@ impl Proxy<'_> {
         }
         remove_hop_headers(&mut parts.headers, upgrades);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = match self.upstream {
+            None => target.to_owned(),
+            Some(upstream) => {
+                if let Some(value) = upstream.authorization().and_then(|text| HeaderValue::from_str(text).ok()) {
+                    parts.headers.insert(PROXY_AUTHORIZATION, value);
+                }
+                let host = name.as_ref().map_or_else(|| session.destination.address.to_string(), HostName::to_string);
+                format!("http://{host}{target}")
+            }
+        };
         parts.uri = target.parse::<Uri>().map_err(|_| Refusal::HttpMalformed)?;
         let mut event = session.event(EventKind::Request, Verdict::Allowed, name);
         event.secrets = placed.names.clone();

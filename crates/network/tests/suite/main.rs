@@ -17,6 +17,7 @@ mod limits;
 mod names;
 mod namespace;
 mod policy;
+mod proxied;
 mod secrets;
 mod servers;
 mod traffic;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record, RecordType};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -43,6 +43,8 @@ pub fn tls() -> Tls {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // OpenSSL takes a certificate whose subject and issuer are the same for a self-signed one.
+    params.distinguished_name.push(DnType::CommonName, "the authority of the tests");
     let authority_pem = params.self_signed(&key).unwrap().pem();
     let issuer = Issuer::new(params, key);
     let names = ["example.com", "*.example.com", "other.com", "evil.com"].map(str::to_owned);

@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use sandling_proxy::UpstreamProxy;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::error::RegistryError;
 use super::options::{AllowAddress, Endpoint, RegistryOptions, Role};
-use super::proxy::Proxy;
 use super::tls;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct Connector {
     tls: TlsConnector,
     allow: AllowAddress,
     insecure: BTreeSet<String>,
-    proxy: Option<Proxy>,
+    proxy: Option<UpstreamProxy>,
     timeout: Duration,
 }
 
@@ -69,12 +69,13 @@ impl Connector {
         if scheme == Scheme::Http && !self.allows_plaintext(endpoint) {
             return Err(RegistryError::Plaintext { host: endpoint.to_string() });
         }
-        if let Some(proxy) = self.proxy.as_ref().filter(|proxy| scheme == Scheme::Https && proxy.serves(endpoint)) {
+        let proxied = |proxy: &&UpstreamProxy| scheme == Scheme::Https && proxy.serves(&endpoint.host, endpoint.port);
+        if let Some(proxy) = self.proxy.as_ref().filter(proxied) {
             // The proxy resolves the name again, so this check is weaker than the one below.
             if let Ok(addresses) = self.resolve(endpoint).await {
                 addresses.iter().try_for_each(|address| self.check(endpoint, scheme, address.ip(), registry))?;
             }
-            let tunnel = self.within(endpoint, proxy.connect(endpoint)).await?;
+            let tunnel = self.within(endpoint, proxy.connect(&endpoint.host, endpoint.port)).await?;
             let tunnel = tunnel.map_err(|why| unreachable(endpoint, why))?;
             return Ok(Connected { stream: self.secure(endpoint, tunnel).await?, address: None });
         }

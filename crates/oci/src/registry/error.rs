@@ -11,8 +11,6 @@ pub enum RegistryError {
     Certificates(String),
     #[error("`{mirror}` is not a mirror: {why}")]
     BadMirror { mirror: String, why: String },
-    #[error("`{0}` is not a proxy: set HTTPS_PROXY to `http://host:port`")]
-    BadProxy(String),
     #[error("cannot reach {host}: {why}; check the name and this server's network")]
     Unreachable { host: String, why: String },
     #[error("{host} did not answer within {} s; try again later", .after.as_secs_f32())]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::proxy::Proxy;
+use sandling_proxy::UpstreamProxy;
 
 /// Finds the credentials for a registry (`docker.io`, `localhost:5000`) or a mirror. An error says why credentials exist
 /// but cannot be used. The client then continues without them, and shows the reason if the registry refuses.
@@ -26,7 +26,7 @@ pub struct RegistryOptions {
     pub allow: AllowAddress,
     /// Certificates (PEM) to trust besides those of the system.
     pub extra_ca: Vec<u8>,
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<UpstreamProxy>,
     pub timeouts: Timeouts,
 }
 

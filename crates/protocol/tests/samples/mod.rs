@@ -52,7 +52,8 @@ fn process_requests() -> Vec<Sample<Request>> {
         ContextSpec { id: context(), language: Language::Node, cwd: None, env: BTreeMap::new(), user: None };
     let (cwd, user) = (Some("/tmp".to_owned()), Some("1000".to_owned()));
     let full_context = ContextSpec { language: Language::Python, cwd, env: variables(), user, ..bare_context.clone() };
-    let bare_cell = CellSpec { context: context(), timeout_ms: None, output_limit: 1024, env: BTreeMap::new() };
+    let bare_cell =
+        CellSpec { context: context(), timeout_ms: None, output_limit: 1024, env: BTreeMap::new(), typescript: false };
     let full_cell = CellSpec { timeout_ms: Some(3000), env: variables(), ..bare_cell.clone() };
     vec![
         ("warm", Request::Warm { language: Language::Python, imports: vec!["json".into()] }, b""),
@@ -79,7 +80,7 @@ fn process_requests() -> Vec<Sample<Request>> {
 fn file_requests() -> Vec<Sample<Request>> {
     let path = || "/a/b é".to_owned();
     let user = || Some("user".to_owned());
-    let write = |write, mode, user| Request::WriteFile { path: path(), write, mode, user };
+    let write = |write, mode, user| Request::WriteFile { path: path(), write, mode, user, metadata: BTreeMap::new() };
     vec![
         ("read_file", Request::ReadFile { path: path(), offset: 5, length: Some(10) }, b""),
         ("read_file_to_end", Request::ReadFile { path: path(), offset: 0, length: None }, b""),
@@ -187,6 +188,7 @@ fn responses() -> Vec<Sample<Response>> {
         gid: 100,
         modified_unix_ms: -1,
         target,
+        metadata: BTreeMap::new(),
     };
     let context = ContextInfo {
         id: "context-1".into(),

@@ -139,22 +139,22 @@ impl TemplateSource {
 
 /// Images: the name, how a tag begins, the template that replaces the image, and a remark about the difference.
 const IMAGES: [(&str, &str, &str, &str); 11] = [
-    ("debian", "12", "base", "Debian 12"),
-    ("debian", "bookworm", "base", "Debian 12"),
+    ("debian", "13", "base", "Debian 13"),
+    ("debian", "trixie", "base", "Debian 13"),
     // The defaults of E2B's `from_debian_image`, `from_node_image` and `from_ubuntu_image`.
-    ("debian", "stable", "base", "Debian 12, which is not the newest stable release"),
-    ("node", "lts", "code-interpreter", "Debian 12 and its Node 18, with Python"),
-    ("ubuntu", "latest", "base", "Debian 12; there is no Ubuntu here"),
-    ("python", "3", "base", "Debian 12 and its Python 3.11"),
-    ("python", "3.11", "base", "Debian 12 and its Python 3.11"),
-    ("node", "18", "code-interpreter", "Debian 12 and its Node 18, with Python"),
-    ("ubuntu", "24.04", "base", "Debian 12; there is no Ubuntu here"),
+    ("debian", "stable", "base", "Debian 13"),
+    ("node", "lts", "code-interpreter", "Debian 13 with Node 24 and Python"),
+    ("ubuntu", "latest", "base", "Debian 13; there is no Ubuntu here"),
+    ("python", "3", "base", "Debian 13 and its Python 3.13"),
+    ("python", "3.13", "base", "Debian 13 and its Python 3.13"),
+    ("node", "24", "code-interpreter", "Debian 13 with Node 24 and Python"),
+    ("ubuntu", "24.04", "base", "Debian 13; there is no Ubuntu here"),
     ("e2bdev/base", "latest", "base", ""),
     ("e2bdev/code-interpreter", "latest", "code-interpreter", ""),
 ];
 
 /// Tags of other systems under the same image names.
-const OTHER_SYSTEMS: [&str; 6] = ["alpine", "bullseye", "buster", "trixie", "windowsservercore", "nanoserver"];
+const OTHER_SYSTEMS: [&str; 6] = ["alpine", "bookworm", "bullseye", "buster", "windowsservercore", "nanoserver"];
 
 impl Builds {
     /// Finds the base that a name stands for, and a remark for the client about it.
@@ -209,16 +209,16 @@ mod tests {
     #[test]
     fn an_image_is_replaced_only_by_an_equivalent_template() {
         let template = |image| replacement(image).map(|(template, _)| template);
-        for image in ["debian:12", "debian:bookworm-slim", "docker.io/library/python:3.11-slim", "python:3-bookworm"] {
+        for image in ["debian:13", "debian:trixie-slim", "docker.io/library/python:3.13-slim", "python:3-trixie"] {
             assert_eq!(template(image), Some("base"), "{image}");
         }
         for image in ["debian:stable", "ubuntu", "ubuntu:latest"] {
             assert_eq!(template(image), Some("base"), "{image}");
         }
         assert_eq!(template("node:lts"), Some("code-interpreter"));
-        assert_eq!(template("node:18"), Some("code-interpreter"));
+        assert_eq!(template("node:24"), Some("code-interpreter"));
         assert_eq!(template("e2bdev/code-interpreter"), Some("code-interpreter"));
-        for image in ["debian", "debian:13", "python:3.12", "python:3.11-alpine", "python:3.11-alpine3.20", "python"] {
+        for image in ["debian", "debian:12", "python:3.12", "python:3.13-alpine", "python:3.13-alpine3.20", "python"] {
             assert_eq!(template(image), None, "{image}");
         }
     }

@@ -159,9 +159,9 @@ impl Packages {
 
     /// The Debian packages to install, with those that install and run what comes from npm.
     fn debian_on(&self, base: &Recipe) -> BTreeSet<&str> {
-        let tools: &[&str] = if self.npm.is_empty() { &[] } else { &["nodejs", "npm"] };
-        let missing = tools.iter().copied().filter(|tool| !base.packages.contains(*tool));
-        self.debian.iter().map(String::as_str).chain(missing).collect()
+        let lacks_npm = !self.npm.is_empty() && base.node.is_none();
+        let tools: &[&str] = if lacks_npm { &["nodejs", "npm"] } else { &[] };
+        self.debian.iter().map(String::as_str).chain(tools.iter().copied()).collect()
     }
 
     /// One step for each kind of packages.

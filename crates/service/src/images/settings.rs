@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sandling_oci::registry::{Proxy, RegistryError};
+use sandling_proxy::{BadProxy, UpstreamProxy};
 
 #[derive(Clone, Default)]
 pub struct ImageSettings {
@@ -14,7 +14,7 @@ pub struct ImageSettings {
     pub mirrors: BTreeMap<String, Vec<String>>,
     /// Certificates (PEM) to trust besides those of the system.
     pub extra_ca: Vec<u8>,
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<UpstreamProxy>,
     /// A Docker configuration whose credentials the default workspace uses.
     pub docker_config: Option<PathBuf>,
 }
@@ -26,17 +26,13 @@ pub enum BadSetting {
     #[error("cannot read the certificates in {}", .path.display())]
     Certificates { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
-    Proxy(#[from] RegistryError),
+    Proxy(#[from] BadProxy),
 }
 
 impl ImageSettings {
     /// The proxy and the Docker configuration that this process's environment names.
     pub fn from_environment() -> Result<Self, BadSetting> {
-        let variable = |names: [&str; 2]| names.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
-        let proxy = match variable(["HTTPS_PROXY", "https_proxy"]) {
-            none if none.is_empty() => None,
-            proxy => Some(Proxy::new(&proxy, &variable(["NO_PROXY", "no_proxy"]))?),
-        };
+        let proxy = UpstreamProxy::from_environment()?;
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let directory = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
         Ok(Self { proxy, docker_config: directory.map(|directory| directory.join("config.json")), ..Self::default() })

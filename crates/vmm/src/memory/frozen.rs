@@ -28,6 +28,11 @@ const MOST_EXTENTS: usize = 16_000;
 /// A machine on this many layers is saved on the base alone, because a restore has to open all of them.
 const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
 
+/// If a save has at least this much in common with the last one, a sample of so many pages decides whether all of it is
+/// compared.
+const SAMPLED_FROM_BYTES: u64 = 64 << 20;
+const SAMPLES: u64 = 256;
+
 /// How long the machine was stopped, and for what.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FreezeTimes {
@@ -53,13 +58,28 @@ pub struct Frozen {
     pub times: FreezeTimes,
 }
 
-/// What [`Frozen::save`] stored.
+/// The pages of a new layer.
 #[derive(Debug)]
-pub struct SavedPages {
+pub struct NewLayer {
+    /// In the order of the layer's file.
+    ranges: Vec<Range<u64>>,
     pub map: MemoryMap,
     /// How many layers the map refers to.
     pub layers: usize,
-    pub stored_bytes: u64,
+    pub bytes: u64,
+}
+
+impl NewLayer {
+    /// A layer with these ranges of guest memory, on top of `number` layers with this map. Small ranges come first in its
+    /// file: a machine that is resumed while the file is written needs the guest kernel's scattered pages at once, and
+    /// the large buffers of programs later, if ever.
+    fn new(mut ranges: Vec<Range<u64>>, below: &MemoryMap, number: usize) -> Self {
+        ranges.sort_by_key(|range| (range.end - range.start, range.start));
+        let mut extents = extents_of(&ranges, number as u64);
+        extents.sort_by_key(|extent| extent.guest);
+        let bytes = ranges.iter().map(|range| range.end - range.start).sum();
+        Self { ranges, map: below.under(&extents), layers: number + 1, bytes }
+    }
 }
 
 /// Sets a connection up to report which process answers.
@@ -103,44 +123,35 @@ impl Frozen {
         Ok(Self { connection, process, address, bytes, table, times: FreezeTimes::default() })
     }
 
-    /// Writes the pages in which the machine differs from `below`, the map over these layers that it was restored with
-    /// or last saved as, and returns the new map. If a machine could not map that many layers or extents, everything
-    /// over the base is stored again, and the new layer is on the base alone.
-    pub fn save(&self, below: &MemoryMap, layers: &[File], out: &mut impl Write) -> io::Result<SavedPages> {
-        let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
-        let own = written(&pagemap, self.address, self.bytes)?;
-        let changed = coalesced(self.changed(&memory, &own, below, layers)?, MOST_EXTENTS / 2);
-        let map = below.under(&extents_of(&changed, layers.len() as u64));
-        let fits = layers.len() < FOLD_LAYERS && map.extents().len() <= MOST_EXTENTS;
-        if !fits {
-            return self.store_whole(&memory, union(own, below.ranges()), out);
-        }
-        self.store(&memory, &changed, map, layers.len() + 1, out)
-    }
-
-    /// Writes the pages in which the machine differs from the base alone.
-    pub fn save_whole(&self, below: &MemoryMap, out: &mut impl Write) -> io::Result<SavedPages> {
+    /// Selects the pages in which the machine differs from `below`, the map over these layers that it was restored with
+    /// or last saved as. If a machine could not map that many layers or extents, everything over the base is selected
+    /// again, and the new layer is on the base alone.
+    pub fn select(&self, below: &MemoryMap, layers: &[File]) -> io::Result<NewLayer> {
         let own = written(&self.file("pagemap")?, self.address, self.bytes)?;
-        self.store_whole(&self.file("mem")?, union(own, below.ranges()), out)
-    }
-
-    fn store_whole(&self, memory: &File, ranges: Vec<Range<u64>>, out: &mut impl Write) -> io::Result<SavedPages> {
-        let all = coalesced(ranges, MOST_EXTENTS / 2);
-        self.store(memory, &all, MemoryMap::default().under(&extents_of(&all, 0)), 1, out)
-    }
-
-    fn store(
-        &self,
-        memory: &File,
-        ranges: &[Range<u64>],
-        map: MemoryMap,
-        layers: usize,
-        out: &mut impl Write,
-    ) -> io::Result<SavedPages> {
-        for range in ranges {
-            copy_memory(memory, self.address + range.start..self.address + range.end, false, out)?;
+        let memory = self.file("mem")?;
+        let changed = match self.is_mostly_changed(&memory, &own, below, layers)? {
+            true => own.clone(),
+            false => self.changed(&memory, &own, below, layers)?,
+        };
+        let layer = NewLayer::new(coalesced(changed, MOST_EXTENTS / 2), below, layers.len());
+        if layer.layers <= FOLD_LAYERS && layer.map.extents().len() <= MOST_EXTENTS {
+            return Ok(layer);
         }
-        Ok(SavedPages { map, layers, stored_bytes: ranges.iter().map(|range| range.end - range.start).sum() })
+        Ok(whole(own, below))
+    }
+
+    /// Selects the pages in which the machine differs from the base alone.
+    pub fn select_whole(&self, below: &MemoryMap) -> io::Result<NewLayer> {
+        Ok(whole(written(&self.file("pagemap")?, self.address, self.bytes)?, below))
+    }
+
+    /// Writes the pages of a layer. Only whole pages are written, one after the other.
+    pub fn store(&self, layer: &NewLayer, out: &mut impl Write) -> io::Result<()> {
+        let memory = self.file("mem")?;
+        let mut ranges = layer.ranges.iter();
+        ranges.try_for_each(|range| {
+            copy_memory(&memory, self.address + range.start..self.address + range.end, false, out)
+        })
     }
 
     /// Lets the copy end once its memory is no longer needed, so that a later drop has less to wait for.
@@ -166,6 +177,32 @@ impl Frozen {
     /// Opens a file of the copy under `/proc`.
     pub(crate) fn file(&self, name: &str) -> io::Result<File> {
         Ok(File::from(openat(&self.process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// Whether most pages of these ranges that are in `below` as well have changed, going by a sample. Comparing all of
+    /// them would then take longer than to store those that have not changed. A few pages are always compared.
+    fn is_mostly_changed(
+        &self,
+        memory: &File,
+        ranges: &[Range<u64>],
+        below: &MemoryMap,
+        layers: &[File],
+    ) -> io::Result<bool> {
+        let common: Vec<Extent> = ranges.iter().flat_map(|range| below.within(range.clone())).collect();
+        let bytes: u64 = common.iter().map(|extent| extent.bytes).sum();
+        if bytes < SAMPLED_FROM_BYTES {
+            return Ok(false);
+        }
+        let step = (bytes / SAMPLES).next_multiple_of(PAGE);
+        let (mut samples, mut skip) = (Vec::new(), 0);
+        for extent in common {
+            let within = (skip..extent.bytes).step_by(step as usize).map(|at| extent.guest + at);
+            samples.extend(within.map(|page| page..page + PAGE));
+            skip = (skip + step * extent.bytes.saturating_sub(skip).div_ceil(step)).saturating_sub(extent.bytes);
+        }
+        let changed = self.changed(memory, &samples, below, layers)?;
+        let changed_pages: u64 = changed.iter().map(|range| (range.end - range.start) / PAGE).sum();
+        Ok(changed_pages * 2 > samples.len() as u64)
     }
 
     /// The pages of these ranges that are not in `below` with the same content. Adjacent pages are read together: a
@@ -218,6 +255,11 @@ impl Drop for Frozen {
         let _ = self.connection.set_read_timeout(Some(END_LIMIT));
         let _ = self.connection.read(&mut [0]);
     }
+}
+
+/// Everything over the base: what the machine has written, and what it has from the layers below.
+fn whole(own: Vec<Range<u64>>, below: &MemoryMap) -> NewLayer {
+    NewLayer::new(coalesced(union(own, below.ranges()), MOST_EXTENTS / 2), &MemoryMap::default(), 0)
 }
 
 /// The ranges as extents, one after the other in a file.

@@ -18,7 +18,7 @@ pub(crate) mod pages;
 mod threads;
 
 pub(crate) use frozen::connect as connect_copy;
-pub use frozen::{FreezeTimes, Frozen, SavedPages};
+pub use frozen::{FreezeTimes, Frozen, NewLayer};
 pub use library::place_library;
 pub(crate) use library::{LIBRARY, fingerprint, place};
 pub use map::{Extent, MapError, MemoryMap};

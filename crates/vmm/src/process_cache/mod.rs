@@ -28,8 +28,8 @@
 //! | `fs` base (thread storage) | restored by `clone` or `arch_prctl` |
 //! | `gs` base, `arch_prctl` settings | refused if a thread has a `gs` base; QEMU makes no other setting |
 //! | debug registers, ptrace | impossible |
-//! | signal mask, alternate stack | restored from the signal frame; the library's own thread blocks all signals in both |
-//! | signal handlers | restored: the library records all 64 |
+//! | signal mask, alternate stack | restored from the signal frame; the library's own thread blocks all signals in both, and QEMU's threads never block SIGBUS |
+//! | signal handlers | restored: the library records all 64, and replaces that of SIGBUS by its own, which waits for pages that are still being written |
 //! | pending signals | refused, except SIGCHLD, which reports a copy's end, and a late parking signal |
 //! | thread ids | new; written to where the C library has them (checked at capture), with `set_tid_address` |
 //! | ids in locks that are held | stale. A stopped QEMU's threads wait in the kernel and hold no lock that checks its owner. If one did, QEMU would abort at once, and the machine would be restored from device state |

@@ -1,6 +1,7 @@
 //! Machines forked from machines: memory in layers, disks on disks, cached processes, and a parent that continues.
 
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{fs, io};
 
 use sandling_vmm::disk::{DiskFormat, create_overlay};
@@ -47,7 +48,8 @@ pub async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved
     let (below_map, mut layers) = below.map_or_else(Default::default, |b| (b.map.clone(), b.memory.layers.clone()));
     let pages = dir.join("pages");
     let files_below: Vec<_> = layers.iter().map(|path| fs::File::open(path).unwrap()).collect();
-    let saved = frozen.save(&below_map, &files_below, &mut fs::File::create(&pages).unwrap()).unwrap();
+    let saved = frozen.select(&below_map, &files_below).unwrap();
+    frozen.store(&saved, &mut fs::File::create(&pages).unwrap()).unwrap();
     if saved.layers == 1 {
         layers.clear();
     }
@@ -83,7 +85,7 @@ pub async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved
         state,
         disks,
         top: "disk.qcow2".to_owned(),
-        stored_bytes: saved.stored_bytes,
+        stored_bytes: saved.bytes,
         below_bytes: below.map_or(0, |below| below.stored_bytes),
     }
 }
@@ -256,5 +258,34 @@ async fn a_copy_ends_when_its_caller_drops_it() {
         children.all(|line| line.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())))
     });
     assert_eq!(guest.ask("echo still here").await, "still here");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_resumed_process_waits_for_pages_that_are_not_written_yet() {
+    let (parent, mut guest) = running("early-parent").await;
+    assert_eq!(guest.ask("fill 16000000").await, "filled");
+    assert_eq!(guest.ask("write from the parent").await, "written");
+    let mut saved = save(&parent, None, "early-parent").await;
+    parent.end().await.unwrap();
+    let whole = fs::read(&saved.memory.layers[0]).unwrap();
+    let early = WORK.join("early-pages");
+    let mut pages = fs::File::create(&early).unwrap();
+    saved.memory.layers[0] = early;
+    let child = tokio::spawn(async move {
+        let (machine, mut guest) = resumed(&saved, "early-child").await;
+        // The disk is read into guest memory, which is the kernel's access and not QEMU's.
+        let read = guest.ask("read").await;
+        (machine, guest, read)
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!child.is_finished(), "a guest without its memory answered");
+    for part in whole.chunks(1 << 20) {
+        io::Write::write_all(&mut pages, part).unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (machine, mut guest, read) = child.await.unwrap();
+    assert_eq!(read, "from the parent");
+    assert_eq!(guest.ask("fill 16000000").await, "filled");
     machine.end().await.unwrap();
 }

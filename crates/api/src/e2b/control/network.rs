@@ -17,7 +17,9 @@ use serde_json::{Map, Value, json};
 use super::caller::SandboxCall;
 use crate::convert::network::{denied, network_spec};
 use crate::e2b::refusal::unsupported;
+use crate::e2b::settings::Settings;
 use crate::prelude::*;
+use crate::preview::proxy;
 
 const ALL: &str = "0.0.0.0/0";
 
@@ -51,9 +53,6 @@ impl Network {
             return Err(unsupported(
                 "DNS servers and a proxy are the server's; leave dns_servers and egress_proxy out",
             ));
-        }
-        if self.mask_request_host.is_some() {
-            return Err(unsupported("a server in a sandbox sees `localhost` as its host; leave mask_request_host out"));
         }
         let parts: Vec<&String> = self.deny_out.iter().filter(|entry| !is_all(entry)).collect();
         // IPv6 is always blocked by the gateway, so denying it needs no entry.
@@ -96,6 +95,16 @@ impl Network {
         })
     }
 
+    /// The host that the sandbox's servers shall see.
+    pub(super) fn request_host(&self) -> Result<Option<String>, ApiError> {
+        let Some(host) = self.mask_request_host.as_deref() else { return Ok(None) };
+        if proxy::seen_host(Some(host), u16::MAX).is_none() {
+            let message = format!("mask_request_host {host:?} is no host name, with ${{PORT}} for the port if needed");
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(Some(host.to_owned()))
+    }
+
     /// The same, restricted to the allow-list.
     pub(super) fn without_internet(mut self) -> Self {
         self.deny_out.push(ALL.to_owned());
@@ -133,7 +142,7 @@ impl Rule {
 }
 
 /// A policy in E2B's format.
-pub(super) fn view(policy: &Policy, public_ports: bool) -> Value {
+pub(super) fn view(policy: &Policy, settings: &Settings) -> Value {
     let mut allow: Vec<String> = policy.allow.iter().map(ToString::to_string).collect();
     if matches!(policy.mode, Mode::Open | Mode::Learn) {
         allow = vec![ALL.to_owned()];
@@ -142,7 +151,11 @@ pub(super) fn view(policy: &Policy, public_ports: bool) -> Value {
     if matches!(policy.mode, Mode::Deny | Mode::Allow) {
         deny = vec![ALL.to_owned()];
     }
-    json!({ "allowOut": allow, "denyOut": deny, "allowPublicTraffic": public_ports })
+    let mut view = json!({ "allowOut": allow, "denyOut": deny, "allowPublicTraffic": settings.public_ports });
+    if let Some(host) = &settings.request_host {
+        view["maskRequestHost"] = host.as_str().into();
+    }
+    view
 }
 
 async fn update(call: SandboxCall<Run>, body: JsonBody<Network>) -> Result<StatusCode, ApiError> {

@@ -143,6 +143,7 @@ impl NewSandbox {
         let origin = source.origin().ok_or_else(|| ApiError::not_found("template"))?;
         let mut network = self.network.unwrap_or_default();
         let public_ports = network.allow_public_traffic.unwrap_or(true);
+        let request_host = network.request_host()?;
         if self.internet == Some(false) {
             network = network.without_internet();
         }
@@ -161,6 +162,7 @@ impl NewSandbox {
             auto_resume: self.auto_resume.is_some_and(|wanted| wanted.enabled),
             public_ports,
             internet: self.internet,
+            request_host,
             start,
         };
         let (template, from_snapshot) = origin;

@@ -1,9 +1,10 @@
-//! Lists templates: built-in ones, those of the workspace, and those built from code.
+//! Lists templates: built-in ones, those of the workspace, and those built from code. Also answers E2B's CLI when it
+//! publishes one.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::routing::get;
+use axum::routing::{get, patch};
 use jiff::Timestamp;
 use sandling_engine::{SnapshotInfo, TemplateSummary};
 use serde::Deserialize;
@@ -12,10 +13,14 @@ use serde_json::{Value, json};
 use super::list::{Key, Order, paged};
 use super::view::ENVD_VERSION;
 use crate::e2b::names::{Name, theirs};
+use crate::e2b::refusal::unsupported;
 use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/templates", get(all)).route("/v2/templates", get(page))
+    Router::new()
+        .route("/templates", get(all))
+        .route("/v2/templates", get(page))
+        .route("/v2/templates/{id}", patch(publish))
 }
 
 #[derive(Debug)]
@@ -104,4 +109,26 @@ async fn page(call: Call<Read>, Params(wanted): Params<PageParams>) -> Result<Re
     let all = listed(&call.app, call.workspace().as_str())?;
     let key = |template: &TemplateEntry| Key::new(template.created_at, &template.name);
     paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, TemplateEntry::view)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Visibility {
+    public: bool,
+}
+
+/// Built-in templates are public and all others belong to a workspace. Neither can be changed.
+async fn publish(call: Call<Run>, body: JsonBody<Visibility>) -> Result<Json<Value>, ApiError> {
+    let wanted = Name::parse(&call.item)?.name;
+    let all = listed(&call.app, call.workspace().as_str())?;
+    let found = all.iter().find(|template| template.names().contains(&wanted.as_str()));
+    let template = found.ok_or_else(|| ApiError::not_found("template"))?;
+    match (body.value.public, template.built_in) {
+        (true, false) => Err(unsupported(&format!(
+            "the template {wanted:?} cannot be published: only sandboxes of its own workspace can use it; build it in \
+             the other workspace, too"
+        ))),
+        (false, true) => Err(unsupported(&format!("{wanted:?} is built in, so every workspace has it"))),
+        _ => Ok(Json(json!({ "names": template.names() }))),
+    }
 }

@@ -90,7 +90,7 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
     let mut view = listed(info);
     view["domain"] = origin.domain().into();
     view["allowInternetAccess"] = settings.internet.into();
-    view["network"] = network::view(&info.effective.policy, settings.public_ports);
+    view["network"] = network::view(&info.effective.policy, &settings);
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
     view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
     if principal.scope.allows(Scope::Run) {

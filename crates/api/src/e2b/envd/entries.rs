@@ -68,6 +68,9 @@ pub(super) fn view(entry: &Entry, names: &Names) -> Value {
         view["symlinkTarget"] = absolute(&entry.path, target).into();
         view["isSymlink"] = true.into();
     }
+    if !entry.metadata.is_empty() {
+        view["metadata"] = json!(entry.metadata);
+    }
     view
 }
 
@@ -134,6 +137,7 @@ mod tests {
             gid: 0,
             modified_unix_ms: 1_700_000_000_123,
             target: target.map(text),
+            metadata: Default::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use sandling_engine::Cause;
 use sandling_protocol::EntryKind;
 use serde_json::Value;
 
+use super::metadata;
 use super::paths::resolve;
 use super::unread_body::UnreadBody;
 use super::upload;
@@ -63,18 +64,16 @@ async fn write(
 async fn write_files(app: &Arc<App>, headers: HeaderMap, request: Request) -> Result<Json<Vec<Value>>, ApiError> {
     let (parts, body) = request.into_parts();
     let envd = Envd::of_file(app, &parts, "write").await?;
-    if headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
-        return Err(ApiError::bad_request("files have no metadata of their own here; leave it out"));
-    }
+    let metadata = metadata::sent(&headers)?;
     let path = query_value(parts.uri.query(), "path");
     let path = (!path.is_empty()).then_some(path);
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     app.engine.before(&envd.sandbox, Cause::Files, &format!("write {}", path.as_deref().unwrap_or("files"))).await?;
     let written = if kind.starts_with("multipart/form-data") {
-        upload::forms(&envd, path, Request::from_parts(parts, body)).await?
+        upload::forms(&envd, path, &metadata, Request::from_parts(parts, body)).await?
     } else if kind.starts_with("application/octet-stream") {
         let path = path.ok_or_else(|| ApiError::bad_request("path is missing"))?;
-        vec![upload::plain(&envd, &path, &headers, body).await?]
+        vec![upload::plain(&envd, &path, &headers, &metadata, body).await?]
     } else {
         return Err(ApiError::bad_request("a file comes as multipart/form-data or application/octet-stream"));
     };

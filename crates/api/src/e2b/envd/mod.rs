@@ -5,6 +5,7 @@ mod connect;
 mod entries;
 mod files;
 mod filesystem;
+mod metadata;
 mod paths;
 mod process;
 mod sample;

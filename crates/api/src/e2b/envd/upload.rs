@@ -13,8 +13,10 @@ use sandling_engine::Upload;
 use sandling_protocol::WriteMode;
 use serde_json::{Value, json};
 
+use super::metadata::FileMetadata;
 use super::paths::resolve;
 use crate::e2b::place::Envd;
+use crate::e2b::refusal::unsupported;
 use crate::extract::too_slow;
 use crate::prelude::*;
 
@@ -24,9 +26,15 @@ const STILL_FOR: Duration = Duration::from_secs(60);
 const PORTION: usize = 4096;
 
 /// Writes one file, whose content is the whole body.
-pub(super) async fn plain(envd: &Envd, path: &str, headers: &HeaderMap, mut body: Body) -> Result<Value, ApiError> {
+pub(super) async fn plain(
+    envd: &Envd,
+    path: &str,
+    headers: &HeaderMap,
+    metadata: &FileMetadata,
+    mut body: Body,
+) -> Result<Value, ApiError> {
     let path = resolve(&envd.sandbox, envd.user(), path).await?;
-    let mut sink = Sink::new(open(envd, &path)?, headers)?;
+    let mut sink = Sink::new(open(envd, &path, metadata)?, headers)?;
     loop {
         let frame = tokio::time::timeout(STILL_FOR, body.frame()).await.map_err(|_| too_slow())?;
         match frame {
@@ -40,15 +48,20 @@ pub(super) async fn plain(envd: &Envd, path: &str, headers: &HeaderMap, mut body
         }
     }
     sink.finish().await?;
-    Ok(view(&path))
+    written(envd, &path, metadata).await
 }
 
 /// Writes the files of a form. The URL may name a single file; several files have their own names.
-pub(super) async fn forms(envd: &Envd, path: Option<String>, mut request: Request) -> Result<Vec<Value>, ApiError> {
+pub(super) async fn forms(
+    envd: &Envd,
+    path: Option<String>,
+    metadata: &FileMetadata,
+    mut request: Request,
+) -> Result<Vec<Value>, ApiError> {
     let wrong = |_| ApiError::bad_request("the form cannot be read");
     DefaultBodyLimit::disable().apply(&mut request);
     let mut form = Multipart::from_request(request, &()).await.map_err(|_| ApiError::bad_request("this is no form"))?;
-    let (mut written, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut files, mut seen) = (Vec::new(), BTreeSet::new());
     loop {
         let field = tokio::time::timeout(STILL_FOR, form.next_field()).await.map_err(|_| too_slow())?;
         let Some(mut field) = field.map_err(wrong)? else { break };
@@ -63,27 +76,39 @@ pub(super) async fn forms(envd: &Envd, path: Option<String>, mut request: Reques
         if !seen.insert(target.clone()) {
             return Err(ApiError::bad_request(format!("{target} is in the form twice")));
         }
-        let upload = open(envd, &target)?;
+        let upload = open(envd, &target, metadata)?;
         loop {
             let chunk = tokio::time::timeout(STILL_FOR, field.chunk()).await.map_err(|_| too_slow())?;
             let Some(chunk) = chunk.map_err(wrong)? else { break };
             upload.send(&chunk).await?;
         }
         upload.finish().await?;
-        written.push(view(&target));
+        files.push(written(envd, &target, metadata).await?);
     }
-    if written.is_empty() {
+    if files.is_empty() {
         return Err(ApiError::bad_request("there is no file in the form"));
     }
-    Ok(written)
+    Ok(files)
 }
 
-fn open(envd: &Envd, path: &str) -> Result<Upload, ApiError> {
-    Ok(envd.sandbox.write_file(path, WriteMode::Replace, None, Some(envd.user().to_owned()))?)
+fn open(envd: &Envd, path: &str, metadata: &FileMetadata) -> Result<Upload, ApiError> {
+    let user = Some(envd.user().to_owned());
+    Ok(envd.sandbox.write_with_metadata(path, WriteMode::Replace, None, user, metadata.clone())?)
 }
 
-fn view(path: &str) -> Value {
-    json!({ "path": path, "name": path.rsplit('/').next().unwrap_or_default(), "type": "file" })
+/// A file that was written, once its metadata was found with it.
+async fn written(envd: &Envd, path: &str, metadata: &FileMetadata) -> Result<Value, ApiError> {
+    let mut view = json!({ "path": path, "name": path.rsplit('/').next().unwrap_or_default(), "type": "file" });
+    if !metadata.is_empty() {
+        if envd.sandbox.stat(path).await?.metadata != *metadata {
+            return Err(unsupported(&format!(
+                "{path} was written, but without its metadata: the sandbox's guest agent is too old, or the file system \
+                 has no extended attributes; create a new sandbox, or write below /home"
+            )));
+        }
+        view["metadata"] = json!(metadata);
+    }
+    Ok(view)
 }
 
 /// Writes a body's bytes, after decompression if needed.

@@ -13,6 +13,8 @@ use crate::e2b::place::Interpreter;
 use crate::prelude::*;
 
 const WORKDIR: &str = "/home/user";
+/// The ids of contexts whose cells are TypeScript begin with it. The guest knows them as contexts of Node.
+const TYPESCRIPT: &str = "typescript-";
 
 pub(super) fn router(below: &str) -> Router<Arc<App>> {
     Router::new()
@@ -26,6 +28,8 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
 pub(super) enum CellLanguage {
     Python,
     JavaScript,
+    /// Runs in Node, after its types were removed. The id of a context tells it from JavaScript's.
+    TypeScript,
     /// Each run is a separate script.
     Bash,
 }
@@ -35,10 +39,12 @@ impl CellLanguage {
         match text.to_ascii_lowercase().as_str() {
             "python" | "python3" => Ok(Self::Python),
             "javascript" | "js" => Ok(Self::JavaScript),
+            "typescript" | "ts" => Ok(Self::TypeScript),
             "bash" => Ok(Self::Bash),
             other => {
-                let message =
-                    format!("there is no interpreter for {other:?} here; there are python, javascript and bash");
+                let message = format!(
+                    "there is no interpreter for {other:?} here; there are python, javascript, typescript and bash"
+                );
                 Err(ApiError::bad_request(message))
             }
         }
@@ -47,7 +53,7 @@ impl CellLanguage {
     fn language(self) -> Language {
         match self {
             Self::Python => Language::Python,
-            Self::JavaScript => Language::Node,
+            Self::JavaScript | Self::TypeScript => Language::Node,
             Self::Bash => Language::Bash,
         }
     }
@@ -56,6 +62,7 @@ impl CellLanguage {
         match self {
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
             Self::Bash => "bash",
         }
     }
@@ -67,8 +74,19 @@ impl CellLanguage {
 
     /// The language of a default context.
     pub(super) fn of_usual(id: &str) -> Option<Self> {
-        [Self::Python, Self::JavaScript].into_iter().find(|cell_language| cell_language.usual() == id)
+        [Self::Python, Self::JavaScript, Self::TypeScript].into_iter().find(|cell_language| cell_language.usual() == id)
     }
+
+    /// A new id for a context that a client creates.
+    fn fresh_id(self) -> String {
+        let random = sandling_service::random::hex::<16>();
+        if self == Self::TypeScript { format!("{TYPESCRIPT}{random}") } else { random }
+    }
+}
+
+/// Whether the cells of a context are TypeScript.
+pub(super) fn is_typescript(id: &str) -> bool {
+    id.starts_with(TYPESCRIPT)
 }
 
 /// Creates a context, or returns the existing one with this id.
@@ -113,14 +131,18 @@ async fn create(interpreter: Interpreter, body: JsonBody<ContextRequest>) -> Res
         let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";
         return Err(ApiError::bad_request(message));
     }
-    let (start, id) = (&interpreter.settings.start, sandling_service::random::hex::<16>());
+    let (start, id) = (&interpreter.settings.start, cell_language.fresh_id());
     let info = make(&interpreter.sandbox, start, id, cell_language, body.value.cwd).await?;
     Ok(Json(view(&info)))
 }
 
 fn view(info: &ContextInfo) -> Value {
-    let language = if info.language == Language::Node { "javascript" } else { "python" };
-    json!({ "id": info.id, "language": language, "cwd": info.cwd })
+    let cell_language = match info.language {
+        Language::Node if is_typescript(&info.id) => CellLanguage::TypeScript,
+        Language::Node => CellLanguage::JavaScript,
+        Language::Python | Language::Bash => CellLanguage::Python,
+    };
+    json!({ "id": info.id, "language": cell_language.name(), "cwd": info.cwd })
 }
 
 /// The list always includes the default contexts, even before their first use.

@@ -10,7 +10,7 @@ use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::contexts::{CellLanguage, known, make, spec};
+use super::contexts::{CellLanguage, is_typescript, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::convert::sandbox::check_env;
@@ -61,7 +61,8 @@ async fn execute(
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
     let lane = app.cell_lanes.lane(sandbox.id(), &id);
-    let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
+    let typescript = is_typescript(&id);
+    let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env, typescript };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {
         (Some(usual), Some(_)) => {

@@ -1,6 +1,7 @@
 //! The files that go into the sandbox with the code, and those that come back.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -163,7 +164,8 @@ fn tell_once(count: usize, root: &Path) {
          stay in the sandbox; --out DIR brings them back. This is said once.",
         root.display()
     );
-    let _ = fs::write(told, "");
+    // Like everything in the home, only its owner may read it.
+    let _ = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(told);
 }
 
 /// The absolute path of a file, without links in its directory.

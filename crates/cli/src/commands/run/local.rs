@@ -33,7 +33,7 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     setup::install_missing_packages(setup::Purpose::RunMachines)?;
     // Catch signals from the start, so that a sandbox that is being created is also removed.
     let mut signals = Signals::catch().context("cannot install signal handlers")?;
-    let engine = open_engine_with(common, options.operator.config()?).await?;
+    let engine = open_engine_with(common, options.operator.config(common)?).await?;
     let sandbox = match create(&engine, options, code, &mut signals).await {
         Ok((sandbox, None)) => sandbox,
         Ok((_, Some(caught))) => {

@@ -33,6 +33,8 @@ fn needs_files(command: &TemplateCommand) -> Option<&'static str> {
         TemplateCommand::Build(build) if build.upgrade => Some("--upgrade"),
         TemplateCommand::Build(build) if build.is_built_on_host() => Some("building a built-in template"),
         TemplateCommand::Inspect { verify: true, .. } => Some("--verify"),
+        TemplateCommand::Export { .. } => Some("exporting a template"),
+        TemplateCommand::Import { .. } => Some("importing a template"),
         _ => None,
     }
 }

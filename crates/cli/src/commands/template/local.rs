@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::bail;
 use sandling_api::template_view;
 use sandling_engine::{DEFAULT_WORKSPACE, NetworkConfig};
-use sandling_image::{BuildOptions, OwnKernel, Recipe};
+use sandling_image::{BuildOptions, Existing, OwnKernel, Recipe};
 use sandling_service::{
     Build as BuildProgress, CacheUse, DockerfileBuild, DockerfileOptions, OnFailure, PackageBuild, Service,
     ServiceSettings, Stage, WorkspaceName,
@@ -15,7 +15,7 @@ use sandling_wire::TemplateVersion;
 use tokio_util::io::ReaderStream;
 
 use super::dockerfile::{Archive, Source};
-use super::list;
+use super::{archive, list};
 use crate::commands::{open_engine, open_engine_with, setup};
 use crate::options::{Build, Common, TemplateCommand};
 use crate::show;
@@ -45,6 +45,11 @@ pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Res
         }
         TemplateCommand::Build(options) if options.is_built_on_host() => build_image(common, options).await,
         TemplateCommand::Build(options) => build_steps(common, options).await,
+        TemplateCommand::Export { name, file } => archive::export(common, name, file).await,
+        TemplateCommand::Import { file, name, replace } => {
+            let existing = if *replace { Existing::Replace } else { Existing::Keep };
+            archive::import(common, file, name.as_deref(), existing).await
+        }
         TemplateCommand::Rm { name } => {
             let freed = open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?;
             list::print_removed(name, freed)
@@ -76,7 +81,7 @@ async fn build_image(common: &Common, options: &Build) -> anyhow::Result<()> {
 async fn build_steps(common: &Common, options: &Build) -> anyhow::Result<()> {
     let started = Instant::now();
     let source = if options.is_dockerfile() { Some(Source::read(options)?) } else { None };
-    let network = NetworkConfig { builds: options.network.build_network.clone(), ..options.operator.config()? };
+    let network = NetworkConfig { builds: options.network.build_network.clone(), ..options.operator.config(common)? };
     let settings = ServiceSettings { images: options.images.settings()?, ..ServiceSettings::default() };
     let engine = open_engine_with(common, network).await?;
     let service = Service::open(engine.clone(), settings)?;

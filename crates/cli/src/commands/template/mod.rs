@@ -1,5 +1,6 @@
-//! `sandling template`: build, list, inspect, remove.
+//! `sandling template`: build, list, inspect, remove, export, import.
 
+mod archive;
 mod command;
 mod dockerfile;
 mod list;

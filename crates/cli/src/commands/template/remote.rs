@@ -30,6 +30,9 @@ pub async fn template(client: &Client, command: &TemplateCommand) -> anyhow::Res
         TemplateCommand::History { name, json } => {
             list::print_versions(client.get(&format!("{}/history", path(name))).await?, *json)
         }
+        TemplateCommand::Export { .. } | TemplateCommand::Import { .. } => {
+            bail!("templates are exported and imported only on the server's own machine")
+        }
         TemplateCommand::Gc { json } => {
             let freed = client.send_for(Method::DELETE, "/v1/templates/builds/cache", whole_body()).await?;
             list::print_freed(freed, *json)

@@ -10,6 +10,7 @@ mod idle;
 mod metrics;
 mod network;
 mod past;
+mod proxy;
 mod restart;
 mod run;
 mod sandboxes;

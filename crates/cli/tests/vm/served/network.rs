@@ -15,10 +15,10 @@ use crate::servers::Log;
 use crate::{SANDLING, isolated, world};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-const AUTHORITIES: &str = "authorities.pem";
+pub const AUTHORITIES: &str = "authorities.pem";
 const LOG: &str = "server.log";
 
-fn command(home: &TempDir, arguments: &[&str]) -> Command {
+pub fn command(home: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(SANDLING);
     command.args(arguments).env("SANDLING_HOME", home.path()).env("SANDLING_TEMPLATES", templates());
     command.env_remove("SANDLING_API").env_remove("SANDLING_TOKEN");
@@ -27,7 +27,7 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
 }
 
 /// The simulated internet, and a home whose server trusts its certificates.
-async fn furnished() -> (Log, TempDir) {
+pub async fn furnished() -> (Log, TempDir) {
     let (log, authority) = world::servers().await;
     let home = TempDir::new().unwrap();
     std::fs::write(home.path().join(AUTHORITIES), authority).unwrap();
@@ -40,6 +40,11 @@ async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
     let log = OpenOptions::new().create(true).append(true).open(home.path().join(LOG)).unwrap();
     let mut serving = command(home, &arguments);
     serving.env("SANDLING_LOG", "debug").env("SSL_CERT_FILE", home.path().join(AUTHORITIES)).stderr(log);
+    started(home, &mut serving).await
+}
+
+/// Starts a server and waits until commands find it.
+pub async fn started(home: &TempDir, serving: &mut Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = serving.spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = said.next_line().await.unwrap().unwrap();
@@ -53,12 +58,12 @@ async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, said)
 }
 
-async fn sandling(home: &TempDir, arguments: &[&str]) -> Output {
+pub async fn sandling(home: &TempDir, arguments: &[&str]) -> Output {
     let running = command(home, arguments).output();
     tokio::time::timeout(PATIENCE, running).await.expect("it took too long").unwrap()
 }
 
-async fn ok(home: &TempDir, arguments: &[&str]) -> String {
+pub async fn ok(home: &TempDir, arguments: &[&str]) -> String {
     let ran = sandling(home, arguments).await;
     assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
     String::from_utf8(ran.stdout).unwrap().trim().to_owned()

@@ -62,6 +62,9 @@ impl Agent {
             if !spec.env.is_empty() {
                 message["env"] = serde_json::json!(spec.env);
             }
+            if spec.typescript {
+                message["typescript"] = true.into();
+            }
             let line = message.to_string();
             self.send_line(interpreter, line.as_bytes());
         }

@@ -4,7 +4,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::super::{Client, Proxy, RegistryError, RegistryOptions};
+use sandling_proxy::UpstreamProxy;
+
+use super::super::{Client, RegistryError, RegistryOptions};
 use super::image::{image, platform};
 use super::server::{Server, options, tls};
 
@@ -36,7 +38,7 @@ async fn a_proxy_carries_https_and_resolves_names_that_this_host_cannot() {
     let (acceptor, extra_ca) = tls("registry.invalid");
     let server = Server::start_at([127, 0, 0, 1].into(), Some(acceptor), |seen| image().answer(seen)).await;
     let (address, mut asked) = start_proxy(server.address).await;
-    let proxy = Some(Proxy::new(&format!("http://me:pw@{address}"), "direct.invalid").unwrap());
+    let proxy = Some(UpstreamProxy::new(&format!("http://me:pw@{address}"), "direct.invalid").unwrap());
     let client = Client::new(RegistryOptions { extra_ca, proxy, ..options() }).unwrap();
     client.resolve(&"registry.invalid/a/b:1".parse().unwrap(), &platform()).await.unwrap();
     let head = asked.recv().await.unwrap();

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run by mmdebstrap when all packages are installed: what makes a Debian tree a sandbox's root. $1 is that tree.
+# Run by mmdebstrap when Debian's packages are installed: what makes a Debian tree a sandbox's root. $1 is that tree.
 set -eu
 umask 022
 root=$1
@@ -13,16 +13,6 @@ fi
 mkdir -p "$root/workspace"
 chroot "$root" chown user:user /workspace
 chmod 0777 "$root/workspace"
-
-# What the host lent for the build must not stay: its name, resolver, mirrors and proxies.
-rm -f "$root/etc/hostname" "$root/etc/hosts" "$root/etc/resolv.conf"
-echo sandling >"$root/etc/hostname"
-printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
-: >"$root/etc/resolv.conf"
-rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"
-rm -f "$root"/etc/apt/sources.list.d/*
-cp "$(dirname "$0")/../public-sources.list" "$root/etc/apt/sources.list"
-chmod 0644 "$root/etc/apt/sources.list"
 
 # A regular, empty file: the agent mounts the sandbox's own id over it.
 rm -f "$root/etc/machine-id" "$root/var/lib/dbus/machine-id"
@@ -43,9 +33,3 @@ for directory in [path for path in sys.path if path.startswith("/usr/lib/python3
     compileall.compile_dir(directory, quiet=2, force=False, invalidation_mode=PycInvalidationMode.TIMESTAMP)
 '
 fi
-
-rm -rf "$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old "$root"/var/cache/ldconfig/aux-cache
-rm -rf "$root"/var/log/apt "$root"/var/log/*.log "$root"/var/cache/man "$root"/root/.cache
-rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*
-
-# Not /tmp, which mmdebstrap empties itself: the configuration that keeps its apt off the host's files is there.

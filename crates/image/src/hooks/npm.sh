@@ -1,10 +1,10 @@
 #!/bin/sh
-# Run by mmdebstrap when Debian's packages are installed: the recipe's packages from npm, for all users. $1 is the tree.
+# Run by mmdebstrap on a tree with npm: the recipe's packages from npm, for all users. $1 is the tree.
 set -eu
 umask 022
 root=$1
-# What the packages call their commands must not stand for the system's.
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# What the packages call their commands must not stand for the system's, which come first.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin
 
 # How this host reaches the registry is lent for as long as it takes: variables are inherited, certificates copied.
 lent=$root/tmp/npm
@@ -21,7 +21,7 @@ chroot "$root" env HOME=/tmp/npm NODE_EXTRA_CA_CERTS=/tmp/npm/authorities.pem \
 if [ "$status" != 0 ]; then
 	# Lines that begin so are what the build's error tells.
 	echo "npm cannot install $*" >&2
-	sed -n '/^npm ERR! [0-9]* *$/d; s/^npm ERR! [0-9]* */E: /p' "$lent/said" | head -n 3 >&2
+	sed -nE '/^npm (ERR!|error) [0-9]* *$/d; s/^npm (ERR!|error) [0-9]* */E: /p' "$lent/said" | head -n 3 >&2
 fi
 rm -rf "$lent"
 exit "$status"

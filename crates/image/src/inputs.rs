@@ -4,7 +4,8 @@ use crate::desktop;
 use crate::guest::GUEST;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
-use crate::root::bootstrap::{CUSTOMIZE, DESKTOP, DPKG_OPTIONS, NPM, public_sources};
+use crate::root::additions::{DESKTOP, FINISH, NODE, NPM, PIP};
+use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, public_sources};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 
@@ -12,7 +13,7 @@ use crate::{initrd, manifest};
 const WRITER: u32 = 1;
 
 /// The inputs of a root disk. Templates that differ only in other settings, like memory, share one.
-pub(super) fn of_root(recipe: &Recipe) -> ContentId {
+pub(crate) fn of_root(recipe: &Recipe) -> ContentId {
     if let Some(image) = &recipe.oci {
         // With the digests of the stored layers: an image's description can claim any uncompressed layers, but a workspace
         // must have had the stored layers themselves, or the registry's permission to read them.
@@ -26,16 +27,19 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
         return ContentId::of_json(&inputs);
     }
     let mut inputs = serde_json::json!({
-        "suite": recipe.suite,
-        "packages": recipe.packages,
+        "tree": of_tree(recipe),
         "disk_mib": recipe.disk_mib,
-        "customize": CUSTOMIZE,
-        "sources": public_sources(&recipe.suite),
-        "dpkg": DPKG_OPTIONS,
+        "finish": FINISH,
         "mke2fs": MKE2FS_OPTIONS,
     });
     if !recipe.npm.is_empty() {
         inputs["npm"] = serde_json::json!({ "packages": recipe.npm, "install": NPM });
+    }
+    if !recipe.pip.is_empty() {
+        inputs["pip"] = serde_json::json!({ "packages": recipe.pip, "install": PIP });
+    }
+    if let Some(node) = &recipe.node {
+        inputs["node"] = serde_json::json!({ "release": node, "install": NODE });
     }
     if recipe.desktop.is_some() {
         inputs["desktop"] = serde_json::json!({ "files": desktop::FILES, "install": DESKTOP });
@@ -43,8 +47,19 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
     ContentId::of_json(&inputs)
 }
 
+/// The inputs of the tree of Debian's packages that a root disk begins with.
+pub(crate) fn of_tree(recipe: &Recipe) -> ContentId {
+    ContentId::of_json(&serde_json::json!({
+        "suite": recipe.suite,
+        "packages": recipe.packages,
+        "customize": CUSTOMIZE,
+        "sources": public_sources(&recipe.suite),
+        "dpkg": DPKG_OPTIONS,
+    }))
+}
+
 /// The inputs of an image, given its kernel.
-pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
+pub(crate) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
     let inputs = serde_json::json!({
         "recipe": recipe,
         "root": of_root(recipe),

@@ -1,0 +1,133 @@
+"""Measures `sandling cp`: 3,000 small files and one large file, in both directions, with bubblewrap alongside.
+
+    bench/copy.py --sandling SANDLING --templates DIRECTORY [--rounds N]
+
+The peer copies the same files through `tar` into and out of a bubblewrap sandbox, in turns with Sandling, so that a busy
+moment affects both. DIRECTORY has the template `base`. Prints a table and writes all figures to bench/out/copy.json.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FILES, FILE_BYTES, LARGE_BYTES = 3_000, 2_000, 100_000_000
+ROWS = {
+    "files in": f"{FILES:,} files of {FILE_BYTES // 1000} kB into a sandbox",
+    "files out": "the same out of it",
+    "large in": f"{LARGE_BYTES // 1_000_000} MB in one file into a sandbox",
+    "large out": "the same out of it",
+}
+
+
+def run(*command, **options):
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: {done.stdout.decode()}")
+    return done.stdout.decode().strip()
+
+
+def timed(*command):
+    begun = time.perf_counter()
+    run(*command)
+    return time.perf_counter() - begun
+
+
+def make_files(work):
+    source = random.Random(1)
+    for number in range(FILES):
+        directory = work / "files" / str(number // 100)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{number}.txt").write_bytes(source.randbytes(FILE_BYTES))
+    (work / "large").mkdir()
+    (work / "large/data").write_bytes(source.randbytes(LARGE_BYTES))
+
+
+class Sandling:
+    def __init__(self, arguments, work):
+        home = {"SANDLING_HOME": str(work / "home"), "SANDLING_TEMPLATES": str(Path(arguments.templates).resolve())}
+        self.binary = str(Path(arguments.sandling).resolve())
+        os.environ.update(home)
+        serving = [self.binary, "serve", "--listen", "127.0.0.1:0", "--standbys", "0"]
+        self.server = subprocess.Popen(serving, stdout=subprocess.DEVNULL, stderr=(work / "log").open("w"))
+        self.sandbox = run(self.binary, "create", "--template", "base", "--ttl", "1h")
+
+    def copy_in(self, source, name):
+        return timed(self.binary, "cp", str(source), f"{self.sandbox}:/root/{name}")
+
+    def copy_out(self, name, target):
+        return timed(self.binary, "cp", f"{self.sandbox}:/root/{name}", str(target))
+
+    def remove(self, name):
+        run(self.binary, "exec", self.sandbox, "rm", "-r", f"/root/{name}")
+
+    def stop(self):
+        run(self.binary, "rm", self.sandbox)
+        self.server.terminate()
+        self.server.wait()
+
+
+class Bubblewrap:
+    def __init__(self, work):
+        self.root = work / "bubblewrap"
+        self.root.mkdir()
+
+    def tar(self, line, *arguments):
+        inside = "bwrap --unshare-all --ro-bind / / --bind \"$1\" /tmp"
+        return timed("sh", "-euc", line.replace("SANDBOX", inside), "sh", str(self.root), *map(str, arguments))
+
+    def copy_in(self, source, name):
+        return self.tar('tar -C "$2" -cf - . | SANDBOX sh -c "mkdir /tmp/$3 && tar -C /tmp/$3 -xf -"', source, name)
+
+    def copy_out(self, name, target):
+        target.mkdir()
+        return self.tar('SANDBOX tar -C "/tmp/$2" -cf - . | tar -C "$3" -xf -', name, target)
+
+    def remove(self, name):
+        shutil.rmtree(self.root / name)
+
+
+def measure(contender, work, figures):
+    for kind in ("files", "large"):
+        figures[f"{kind} in"].append(contender.copy_in(work / kind, "copy"))
+        figures[f"{kind} out"].append(contender.copy_out("copy", work / "copy"))
+        run("diff", "-r", str(work / kind), str(work / "copy"))
+        contender.remove("copy")
+        shutil.rmtree(work / "copy")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sandling", required=True)
+    parser.add_argument("--templates", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        make_files(work)
+        contenders = {"sandling": Sandling(arguments, work), "bubblewrap": Bubblewrap(work)}
+        figures = {name: {row: [] for row in ROWS} for name in contenders}
+        try:
+            for _ in range(arguments.rounds):
+                for name, contender in contenders.items():
+                    measure(contender, work, figures[name])
+        finally:
+            contenders["sandling"].stop()
+    print("| what | sandling s | tar and bubblewrap s | ratio |\n|---|---|---|---|")
+    for row, what in ROWS.items():
+        own, peer = (statistics.median(figures[name][row]) for name in ("sandling", "bubblewrap"))
+        print(f"| {what} | {own:.2f} | {peer:.2f} | {own / peer:.0f} |")
+    out = Path(__file__).resolve().parent / "out/copy.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# A clean Debian without a compiler, in which packages are tried. Sourced by the other scripts, which set `scratch` to a
+# directory and `dist` to the packages. Needs root.
+
+certificates=/etc/ssl/certs/ca-certificates.crt
+suite=$(. /etc/os-release && echo "${SANDLING_DIST_SUITE:-$VERSION_CODENAME}")
+
+make_clean_root() {
+  rm -rf "$scratch/root"
+  mmdebstrap --quiet --variant=minbase --include=ca-certificates "$suite" "$scratch/root"
+  for file in /etc/resolv.conf /etc/pip.conf /etc/npmrc ~/.npmrc; do
+    [ ! -e "$file" ] || install -D -m 644 "$file" "$scratch/root${file/#$HOME//root}"
+  done
+}
+
+# Runs a shell line in the clean root. It has this host's network, certificates and settings for package registries, no
+# more. Further arguments are options of bubblewrap.
+clean() { # LINE [OPTION…]
+  local line=$1
+  shift
+  bwrap --clearenv --bind "$scratch/root" / --dev-bind /dev /dev --proc /proc --bind /sys /sys --perms 1777 --tmpfs /tmp \
+    --ro-bind "$dist" /dist --ro-bind "$certificates" "$certificates" --setenv PIP_CERT "$certificates" \
+    --setenv SSL_CERT_FILE "$certificates" --setenv NODE_EXTRA_CA_CERTS "$certificates" --cap-add ALL --unshare-pid \
+    --die-with-parent --setenv HOME /root --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    --setenv LANG C.UTF-8 --setenv DEBIAN_FRONTEND noninteractive --chdir /root "$@" sh -euc "$line"
+}
