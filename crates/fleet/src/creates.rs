@@ -56,27 +56,9 @@ pub async fn assign<L: Ledger, C: Clock>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BootClock;
     use crate::ledger::ModelLedger;
-    use crate::membership::LeaseSettings;
-    use crate::records::{NodeRecord, node_key};
-
-    fn member<'a>(name: &str, ledger: &'a ModelLedger) -> Membership<&'a ModelLedger, BootClock> {
-        let about = NodeRecord {
-            fingerprint: name.to_owned(),
-            hardware: String::new(),
-            address: String::new(),
-            version: String::new(),
-            draining: false,
-            unknown: Default::default(),
-        };
-        Membership::new(name, about, ledger, BootClock, LeaseSettings::default())
-    }
-
-    async fn register(member: &Membership<&ModelLedger, BootClock>) {
-        let me = member.register_or_wait().await.unwrap();
-        member.set_ready(&me);
-    }
+    use crate::membership::tests::{member, register};
+    use crate::records::node_key;
 
     #[tokio::test]
     async fn the_first_proposal_stays_whoever_asks() {

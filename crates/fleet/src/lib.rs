@@ -9,6 +9,7 @@ mod claims;
 mod clock;
 mod creates;
 mod host;
+mod join_pass;
 mod ledger;
 mod membership;
 mod node;
@@ -20,11 +21,12 @@ pub use claims::Identity;
 pub use clock::{BootClock, Clock};
 pub use creates::{Assigned, assign};
 pub use host::{Ask, CreateRequest, Host, Known, Peers, Presence, Reply, Unreachable};
+pub use join_pass::{JoinPass, PassError};
 pub use ledger::{
     Change, Changes, Condition, EtcdLedger, Expect, LeaseId, Ledger, LedgerError, ModelLedger, Outcome, Page, Record,
     Revision, SqliteLedger, Transaction, Write,
 };
-pub use membership::{LeaseSettings, Membership};
+pub use membership::{LeaseSettings, Membership, NoMembersYet};
 pub use node::{Node, Settings, end_drain, start_drain};
 pub use placement::Member;
 pub use records::{

@@ -26,6 +26,11 @@ impl Default for LeaseSettings {
     }
 }
 
+/// The node has not read the list of members since it started.
+#[derive(Debug, thiserror::Error)]
+#[error("this node does not know the other nodes yet")]
+pub struct NoMembersYet;
+
 pub struct Membership<L, C> {
     pub(crate) name: String,
     /// What the node says about itself, but for `draining`.
@@ -41,6 +46,8 @@ struct State {
     standing: Option<Standing>,
     table: NodeTable,
     draining: bool,
+    /// Why the node is not a member now, as the log has it.
+    problem: Option<String>,
 }
 
 struct Standing {
@@ -88,14 +95,32 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
 
     /// A new epoch, or nothing after the time of one renewal.
     pub(crate) async fn register_or_wait(&self) -> Option<Identity> {
-        let registered = self.register().await.ok().flatten();
-        if registered.is_none() {
-            self.clock.sleep(self.settings.renew_every).await;
-        }
-        registered
+        let problem = match self.register().await {
+            Ok(Some(me)) => {
+                self.report(None);
+                return Some(me);
+            }
+            Ok(None) => format!("another machine is node {}", self.name),
+            Err(error) => error.to_string(),
+        };
+        self.report(Some(problem));
+        self.clock.sleep(self.settings.renew_every).await;
+        None
     }
 
-    /// Begins a new epoch. `None` if another machine has this name, or the outcome is unclear.
+    /// Logs why the node is not a member, once until that changes.
+    fn report(&self, problem: Option<String>) {
+        let before = std::mem::replace(&mut self.state().problem, problem.clone());
+        match (before, problem) {
+            (Some(_), None) => tracing::info!(node = self.name, "the node is a member of its fleet again"),
+            (before, Some(problem)) if before.as_ref() != Some(&problem) => {
+                tracing::warn!(node = self.name, problem, "the node cannot be a member of its fleet now; it tries on");
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a new epoch. `None` if another machine has this name, or took it just now.
     async fn register(&self) -> Result<Option<Identity>, LedgerError> {
         let key = node_key(&self.name);
         if let Some(found) = self.ledger.get(&key).await? {
@@ -129,9 +154,12 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
             self.clock.sleep(self.settings.renew_every).await;
             let sent = self.clock.now();
             match self.ledger.renew(lease).await {
-                Ok(()) => self.extend(sent + self.settings.write_within),
+                Ok(()) => {
+                    self.extend(sent + self.settings.write_within);
+                    self.report(None);
+                }
                 Err(LedgerError::LeaseGone) => self.state().standing = None,
-                Err(_) => {}
+                Err(error) => self.report(Some(error.to_string())),
             }
         }
     }
@@ -210,6 +238,12 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         self.state().table.members().to_vec()
     }
 
+    /// The node with this tag, also one that is no member now. The error says that this node knows no other yet.
+    pub fn by_tag(&self, tag: u32) -> Result<Option<Member>, NoMembersYet> {
+        let state = self.state();
+        if state.table.is_empty() { Err(NoMembersYet) } else { Ok(state.table.by_tag(tag).cloned()) }
+    }
+
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.
     pub fn candidates(&self, template: &str, hardware: &str, round: usize, random: u64) -> Vec<Member> {
         self.state().table.candidates(template, hardware, round, random)
@@ -226,5 +260,29 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+    use crate::ledger::ModelLedger;
+
+    pub(crate) fn member<'a>(name: &str, ledger: &'a ModelLedger) -> Membership<&'a ModelLedger, BootClock> {
+        let about = NodeRecord {
+            fingerprint: name.to_owned(),
+            hardware: String::new(),
+            address: String::new(),
+            version: String::new(),
+            draining: false,
+            unknown: Default::default(),
+        };
+        Membership::new(name, about, ledger, BootClock, LeaseSettings::default())
+    }
+
+    pub(crate) async fn register(member: &Membership<&ModelLedger, BootClock>) {
+        let me = member.register_or_wait().await.unwrap();
+        member.set_ready(&me);
     }
 }

@@ -1,9 +1,10 @@
 //! Where a sandbox goes: a few candidates by hash and at random, of which the cheapest is taken.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ledger::{Change, Record};
-use crate::records::{NODES, NodeRecord, decode};
+use crate::records::{NODES, NodeRecord, decode, node_tag};
 
 /// How many of a template's preferred nodes are candidates. One more is chosen at random.
 const PREFERRED: usize = 2;
@@ -13,6 +14,8 @@ const PREFERRED: usize = 2;
 pub struct NodeTable {
     /// By name.
     members: Vec<Member>,
+    /// Those that were members before, by tag. A node without its lease still answers for its sandboxes.
+    former: BTreeMap<u32, Member>,
 }
 
 /// One node as its record describes it.
@@ -21,6 +24,8 @@ pub struct Member {
     pub name: Arc<str>,
     pub record: Arc<NodeRecord>,
     hash: u64,
+    /// What the ids of this node's sandboxes carry.
+    tag: u32,
 }
 
 fn hash(text: &str) -> u64 {
@@ -35,7 +40,7 @@ fn score(member: u64, subject: u64) -> u64 {
 
 impl NodeTable {
     pub fn replace(&mut self, records: Vec<Record>) {
-        self.members.clear();
+        self.former.extend(self.members.drain(..).map(|member| (member.tag, member)));
         records.into_iter().for_each(|record| self.apply(Change::Put(record)));
     }
 
@@ -49,18 +54,33 @@ impl NodeTable {
         match (place, change) {
             (Ok(at), Change::Put(record)) => match decode(&record) {
                 Ok(record) => self.members[at].record = Arc::new(record),
-                Err(_) => drop(self.members.remove(at)),
+                Err(_) => self.remove(at),
             },
-            (Ok(at), Change::Deleted { .. }) => drop(self.members.remove(at)),
+            (Ok(at), Change::Deleted { .. }) => self.remove(at),
             (Err(at), Change::Put(record)) => {
                 let name: Arc<str> = record.key.strip_prefix(NODES).unwrap_or(&record.key).into();
                 // A record that cannot be read is not a member.
                 if let Ok(record) = decode(&record) {
-                    self.members.insert(at, Member { hash: hash(&name), name, record: Arc::new(record) });
+                    self.members
+                        .insert(at, Member { hash: hash(&name), tag: node_tag(&name), name, record: Arc::new(record) });
                 }
             }
             (Err(_), Change::Deleted { .. }) => {}
         }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let member = self.members.remove(at);
+        self.former.insert(member.tag, member);
+    }
+
+    /// The member with this tag, or the one that was the last to have it.
+    pub fn by_tag(&self, tag: u32) -> Option<&Member> {
+        self.members.iter().find(|member| member.tag == tag).or_else(|| self.former.get(&tag))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.former.is_empty()
     }
 
     pub fn members(&self) -> &[Member] {
@@ -97,5 +117,33 @@ impl NodeTable {
         let other = others.take(16).filter(fits).find(|other| found.iter().all(|member| member.name != other.name));
         found.extend(other.cloned());
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Revision;
+    use crate::records::node_key;
+
+    fn record(name: &str, address: &str) -> Record {
+        let value = format!(r#"{{"fingerprint":"","hardware":"","address":"{address}","draining":false}}"#);
+        Record { key: node_key(name).into(), value: value.into(), created: Revision(1), modified: Revision(1) }
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_found_where_it_was() {
+        let mut table = NodeTable::default();
+        assert!(table.is_empty() && table.by_tag(node_tag("a")).is_none());
+        table.replace(vec![record("a", "1"), record("b", "2")]);
+        table.apply(Change::Deleted { key: node_key("a").into() });
+        table.replace(vec![]);
+        for (name, address) in [("a", "1"), ("b", "2")] {
+            assert_eq!(table.by_tag(node_tag(name)).unwrap().record.address, address);
+        }
+        assert!(table.members().is_empty() && !table.is_empty());
+        table.apply(Change::Put(record("a", "3")));
+        assert_eq!(table.by_tag(node_tag("a")).unwrap().record.address, "3");
+        assert!(table.by_tag(node_tag("c")).is_none());
     }
 }

@@ -23,15 +23,26 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const SCHEME: HeaderName = HeaderName::from_static("sandling-client-scheme");
 const ADDRESS: HeaderName = HeaderName::from_static("sandling-client-address");
 const DOMAIN: HeaderName = HeaderName::from_static("sandling-client-domain");
+/// Tells the node that passed a request on that its token was valid.
+const AUTHENTICATED: HeaderName = HeaderName::from_static("sandling-client-authenticated");
 
-/// The client's route, as the node that passes the request on describes it.
-pub(crate) fn route_of_client(node: Route, headers: &HeaderMap) -> Route {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+/// The client's route, as the node that passes the request on describes it. The headers are removed, so that a server in
+/// a sandbox does not see them.
+pub(crate) fn take_route_of_client(node: Route, headers: &mut HeaderMap) -> Route {
+    let mut take = |name| headers.remove(name).and_then(|value: HeaderValue| value.to_str().ok().map(str::to_owned));
     Route {
-        address: text(ADDRESS).and_then(|address| address.parse().ok()).unwrap_or(node.address),
-        scheme: if text(SCHEME) == Some("http") { "http" } else { "https" },
-        domain: text(DOMAIN).map(Into::into),
+        address: take(ADDRESS).and_then(|address| address.parse().ok()).unwrap_or(node.address),
+        scheme: if take(SCHEME).as_deref() == Some("http") { "http" } else { "https" },
+        domain: take(DOMAIN).map(Into::into),
         sender: node.sender,
+    }
+}
+
+/// Says in the response to a node whether the client's token was valid. What a server in a sandbox says does not count.
+pub(crate) fn tell_authenticated(peer: &Peer, headers: &mut HeaderMap) {
+    headers.remove(AUTHENTICATED);
+    if peer.is_authenticated() {
+        headers.insert(AUTHENTICATED, HeaderValue::from_static("yes"));
     }
 }
 
@@ -40,7 +51,8 @@ impl Fleet {
         let stream = self.connect(to).await.map_err(|error| unreachable(&to.name, &error))?;
         let wants_upgrade = proxy::is_upgrade(request.headers());
         proxy::prepare_connection(request.headers_mut(), wants_upgrade);
-        if let Some(route) = request.extensions().get::<Peer>().map(|peer| peer.route().clone()) {
+        let peer = request.extensions().get::<Peer>().cloned();
+        if let Some(route) = peer.as_ref().map(Peer::route) {
             let address = route.address.to_string();
             let facts = [(SCHEME, Some(route.scheme)), (ADDRESS, Some(&*address)), (DOMAIN, route.domain.as_deref())];
             for (name, value) in facts {
@@ -51,7 +63,13 @@ impl Fleet {
             }
         }
         *request.version_mut() = Version::HTTP_11;
-        proxy::exchange(app, stream, request, |error| unreachable(&to.name, &error.to_string())).await
+        let failed = |error: hyper::Error| unreachable(&to.name, &error.to_string());
+        let mut response = proxy::exchange(app, stream, request, failed).await?;
+        let authenticated = response.headers_mut().remove(AUTHENTICATED).is_some();
+        if let Some(peer) = peer.filter(|_| authenticated) {
+            peer.authenticate();
+        }
+        Ok(response)
     }
 
     /// A request of this node itself.

@@ -1,13 +1,12 @@
 //! This server's place in its fleet, and which node answers a request.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use sandling_engine::{Engine, SandboxId};
+use sandling_engine::Engine;
 use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
 use sandling_wire::Home;
 use tokio::net::TcpListener;
@@ -16,9 +15,13 @@ use tokio_rustls::TlsConnector;
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{join, list, named, place};
 use crate::app::App;
+use crate::e2b;
 use crate::error::ApiError;
 use crate::peer::{Peer, Sender};
 use crate::server::{Listener, Tls};
+
+/// In seconds.
+const RETRY_AFTER: u64 = 5;
 
 pub struct Fleet {
     pub(super) settings: FleetSettings,
@@ -27,8 +30,6 @@ pub struct Fleet {
     pub(super) hardware: String,
     pub(super) connector: TlsConnector,
     tls: Tls,
-    /// Names by tag, also of nodes that are gone.
-    names: Mutex<HashMap<u32, Arc<str>>>,
 }
 
 impl Fleet {
@@ -45,8 +46,7 @@ impl Fleet {
         };
         let (ledger, lease) = (settings.ledger(), LeaseSettings::default());
         let membership = Membership::new(&settings.name, about, ledger, BootClock, lease);
-        let (home, names) = (home.clone(), Mutex::default());
-        Ok(Arc::new(Self { settings, home, membership, hardware, connector, tls, names }))
+        Ok(Arc::new(Self { settings, home: home.clone(), membership, hardware, connector, tls }))
     }
 
     /// Where other nodes connect.
@@ -64,12 +64,13 @@ impl Fleet {
         F: Future<Output = Result<Response, Infallible>>,
     {
         let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender);
+        let shape = e2b::shape_of_client(&request);
         let answer_here = &answer_here;
         let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
         let answered = match (sender, request.method(), request.uri().path()) {
             (Sender::Stranger, &Method::POST, join::PATH) => join::answer(self, request).await,
             (Sender::Stranger, ..) => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
-            (Sender::Node, &Method::GET, place::PATH) => place::answer(self, app, &request),
+            (Sender::Node, &Method::GET, place::PATH) => return place::answer(self, app, &request),
             (Sender::Node, ..) => return here(request).await,
             (Sender::Client, method, path) => match self.owner(app, &request) {
                 Ok(Some(owner)) => self.forward(app, &owner, request).await,
@@ -83,35 +84,28 @@ impl Fleet {
                 Err(error) => Err(error),
             },
         };
-        answered.unwrap_or_else(|error| error.render(&sandling_service::random::hex::<8>()))
+        let render = |error| ApiError { shape, ..error }.render(&sandling_service::random::hex::<8>());
+        answered.unwrap_or_else(render)
     }
 
-    /// The other node that a request about a sandbox is for.
+    /// The other node that a request about a sandbox is for. `None` if this node answers.
     fn owner(&self, app: &App, request: &Request) -> Result<Option<Member>, ApiError> {
         let Some(id) = named::sandbox(request) else { return Ok(None) };
-        if app.engine.get(&id).is_some() {
+        let tag = id.node_tag();
+        if tag == node_tag(self.membership.name()) || app.engine.get(&id).is_some() {
             return Ok(None);
         }
-        let Some(name) = self.creator(&id).filter(|name| **name != *self.membership.name()) else { return Ok(None) };
-        match self.member(&name) {
-            Some(member) => Ok(Some(member)),
-            None => Err(unreachable(&name, "it is not a member now")),
-        }
+        // Without the list of nodes, an answer that the sandbox does not exist could be wrong.
+        self.membership.by_tag(tag).map_err(|error| unavailable("cannot find the sandbox", &error.to_string()))
     }
+}
 
-    pub(super) fn member(&self, name: &str) -> Option<Member> {
-        self.membership.members().into_iter().find(|member| *member.name == *name)
-    }
-
-    /// The node that created a sandbox, if its id has the tag of a node that this one has seen.
-    fn creator(&self, id: &SandboxId) -> Option<Arc<str>> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.extend(self.membership.members().into_iter().map(|member| (node_tag(&member.name), member.name)));
-        names.get(&id.node_tag()).cloned()
-    }
+pub(super) fn unavailable(effect: &str, why: &str) -> ApiError {
+    let message = format!("the fleet {effect} now: {why}; try again later");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_unavailable", message).retry_after(RETRY_AFTER)
 }
 
 pub(super) fn unreachable(node: &str, why: &str) -> ApiError {
     let message = format!("node {node} does not answer ({why}); try again later");
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", message).retry_after(5)
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", message).retry_after(RETRY_AFTER)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
@@ -41,8 +41,6 @@ pub struct FleetSettings {
     pub address: String,
     /// Addresses of etcd, such as `http://10.0.0.1:2379`.
     pub engine: Vec<String>,
-    /// A machine that knows it can join.
-    pub join_secret: String,
     /// Tells this machine from another one with the same name.
     pub fingerprint: String,
 }
@@ -62,8 +60,9 @@ impl FleetSettings {
     /// Stores the settings. The certificate authority is created unless it is there already.
     pub fn store(&self, home: &Home) -> Result<(), FleetError> {
         self.certificate(home)?;
+        let path = home.fleet().join("fleet.json");
         let text = serde_json::to_string_pretty(self).expect("settings have only text");
-        write_private(&home.fleet().join("fleet.json"), &text)
+        fs::write(&path, text).map_err(|source| FleetError::File { path, source })
     }
 
     pub fn ledger(&self) -> EtcdLedger {
@@ -72,7 +71,7 @@ impl FleetSettings {
 
     /// A new certificate of this node. Each start makes one, so that none expires.
     pub(super) fn certificate(&self, home: &Home) -> Result<LocalCertificate, FleetError> {
-        Ok(LocalCertificate::create(&home.fleet(), &server_name(&self.name), &[])?)
+        Ok(LocalCertificate::create_for_node(&home.fleet(), server_name(&self.name))?)
     }
 
     /// TLS for connections from nodes, and for connections to them.
@@ -121,18 +120,6 @@ pub(super) fn roots(authority_pem: &[u8]) -> Result<RootCertStore, FleetError> {
         roots.add(certificate).map_err(|error| FleetError::Certificates(error.to_string()))?;
     }
     Ok(roots)
-}
-
-pub(super) fn write_private(path: &Path, text: &str) -> Result<(), FleetError> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        let new = path.with_extension("new");
-        options.write(true).create(true).truncate(true).mode(0o600).open(&new)?.write_all(text.as_bytes())?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|source| FleetError::File { path: path.to_owned(), source })
 }
 
 pub(super) type Membership = sandling_fleet::Membership<EtcdLedger, BootClock>;

@@ -41,16 +41,16 @@ impl Client {
             name_host(&mut request);
         }
         let from_node = self.route.sender == Sender::Node;
-        let route = if from_node { fleet::route_of_client(self.route, request.headers()) } else { self.route };
+        let route = if from_node { fleet::take_route_of_client(self.route, request.headers_mut()) } else { self.route };
         let peer = Peer::new(route, self.place.trusted.clone());
-        if from_node {
-            peer.authenticate();
-        }
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(self.upgraded_by.clone());
         let wants_beats = version != Version::HTTP_2 && router::wants_interim_responses(request.headers());
         let work = self.router.oneshot(request);
-        let response = if wants_beats { self.heartbeat.beside(work).await? } else { work.await? };
+        let mut response = if wants_beats { self.heartbeat.beside(work).await? } else { work.await? };
+        if from_node {
+            fleet::tell_authenticated(&peer, response.headers_mut());
+        }
         let permits = peer.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             busy.keep(permits);

@@ -20,7 +20,7 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         FleetCommand::Join { through, token, address, name } => {
             join(&home, through, token, address, name.as_deref()).await
         }
-        FleetCommand::Token => show::line(&JoinToken::of(&settings(&home)?, &home)?.text()),
+        FleetCommand::Token => show::line(&JoinToken::issue(&settings(&home)?, &home)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, *json).await,
         FleetCommand::Drain { node } => {
             let settings = settings(&home)?;
@@ -49,15 +49,15 @@ async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>)
         name: node_name(name)?,
         address: address.to_owned(),
         engine: engine.iter().map(url).collect::<anyhow::Result<_>>()?,
-        join_secret: sandling_service::random::hex::<16>(),
         fingerprint: sandling_service::random::hex::<16>(),
     };
     check_free(&settings, &settings.name).await?;
     home.prepare_root().context("cannot create the home directory")?;
     settings.store(home)?;
-    eprintln!("This machine is node {} from the next `sandling serve` on. Others join with:", settings.name);
-    eprintln!("  sandling fleet join {address} --token TOKEN --address THEIR-HOST:PORT");
-    show::line(&JoinToken::of(&settings, home)?.text())
+    eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
+    eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
+    eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
+    show::line(&JoinToken::issue(&settings, home)?.text())
 }
 
 async fn join(home: &Home, through: &str, token: &str, address: &str, name: Option<&str>) -> anyhow::Result<()> {
@@ -65,9 +65,7 @@ async fn join(home: &Home, through: &str, token: &str, address: &str, name: Opti
     let token = JoinToken::parse(token).context("this is not a join token; `sandling fleet token` prints one")?;
     home.prepare_root().context("cannot create the home directory")?;
     let name = node_name(name)?;
-    let settings = token.join(through, home, &name, address).await?;
-    check_free(&settings, &name).await?;
-    settings.store(home)?;
+    token.join(through, home, &name, address).await?;
     eprintln!("This machine is node {name} from the next `sandling serve` on.");
     Ok(())
 }

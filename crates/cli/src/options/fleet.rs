@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// Make this machine the first node of a fleet, and print the token with which others join
+    /// Make this machine the first node of a fleet, and print a token with which another joins
     #[command(after_help = "Example:\n  sandling fleet init --address 10.0.0.1:7443 --engine etcd://10.0.0.1:2379")]
     Init {
         /// Where other nodes reach this machine
@@ -33,7 +33,7 @@ pub enum FleetCommand {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Print the token with which machines join through this node
+    /// Print a token with which one machine joins through this node within an hour
     Token,
     /// List the nodes of the fleet
     Status {

@@ -1,7 +1,9 @@
-//! Two servers as a fleet: either one answers for the sandboxes of both.
+//! Three servers as a fleet: any of them answers for the sandboxes of all.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -131,35 +133,81 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Sends a request to the address for nodes, with the certificate of a home or without one.
+fn ask_as_node(address: &str, certificate: Option<&Path>, request: &str) -> String {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-quiet", "-connect", address]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    if let Some(home) = certificate {
+        client.arg("-cert").arg(home.join("fleet/server.pem")).arg("-key").arg(home.join("fleet/server.key"));
+    }
+    let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+    let stdin = client.stdin.take();
+    // A server that refuses the certificate closes the connection first.
+    let _ = stdin.as_ref().unwrap().write_all(format!("{request}\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes());
+    let mut text = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    client.wait().unwrap();
+    text
+}
+
+/// An id that no sandbox has, with the tag of the node that made the given one.
+fn unused_id(like: &str) -> String {
+    format!("00000000-0000-4000-8000-0000{}", &like[28..])
+}
+
+#[track_caller]
+fn refused(ran: &Output, why: &str) {
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && text.contains(why), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn either_node_answers_for_the_sandboxes_of_both() {
+async fn any_node_answers_for_the_sandboxes_of_all() {
     let etcd = EtcdServer::start().await.unwrap();
     let engine = format!("etcd://{}", etcd.address());
-    let (mut a, mut b) = (Node::new("a"), Node::new("b"));
+    let (mut a, mut b, mut c) = (Node::new("a"), Node::new("b"), Node::new("c"));
     let token = a.ok(&["fleet", "init", "--name", a.name, "--address", &a.address, "--engine", &engine]);
     a.serve();
-    let join = ["fleet", "join", &a.address, "--name", b.name, "--address", &b.address, "--token"];
-    let wrong = b.output(&[&join[..], &["sdlf_bm8"]].concat());
-    assert!(!wrong.status.success());
-    b.ok(&[&join[..], &[&token]].concat());
+    wait_for("the first is a member", || a.states() == [("a".to_owned(), false)]);
+    let join = |node: &Node, name: &str, token: &str| {
+        node.output(&["fleet", "join", &a.address, "--name", name, "--address", &node.address, "--token", token])
+    };
+    let forged = "sdlf_bm8";
+    refused(&join(&b, "b", forged), "this is not a join token");
+    assert!(join(&b, "b", &token).status.success());
+    refused(&join(&c, "c", &token), "was used before");
     b.serve();
-    wait_for("both are members", || a.states() == [("a".to_owned(), false), ("b".to_owned(), false)]);
+    wait_for("both are members", || a.states().len() == 2);
+    let token = a.ok(&["fleet", "token"]);
+    refused(&join(&c, "b", &token), "the fleet has a node b");
+    assert!(join(&c, "c", &token).status.success());
+    c.serve();
+    let ready = ["a", "b", "c"].map(|name| (name.to_owned(), false));
+    wait_for("all are members", || a.states() == ready);
+    for node in [&a, &b, &c] {
+        let directory = node.home.path().join("fleet");
+        assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+        for key in ["ca.key", "server.key"] {
+            assert_eq!(std::fs::metadata(directory.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
 
-    // While a is drained, creates through it land on b.
-    a.ok(&["fleet", "drain", "a"]);
-    wait_for("a drains", || a.states()[0].1);
+    // While a and c are drained, creates through them land on b.
+    for name in ["a", "c"] {
+        a.ok(&["fleet", "drain", name]);
+    }
+    wait_for("a and c drain", || a.states().iter().filter(|(_, draining)| *draining).count() == 2);
     let on_b = a.create("idempotency-key: one\r\n");
     assert!(b.ok(&["ls", "--json"]).contains(&on_b));
-    assert_eq!(b.create("idempotency-key: one\r\n"), on_b, "a retry through another node");
+    assert_eq!(c.create("idempotency-key: one\r\n"), on_b, "a retry through another node");
     a.ok(&["fleet", "undrain", "a"]);
-    wait_for("a is ready", || !a.states()[0].1);
-    b.ok(&["fleet", "drain", "b"]);
-    wait_for("b drains", || a.states()[1].1);
+    a.ok(&["fleet", "drain", "b"]);
+    wait_for("only a takes sandboxes", || a.states().into_iter().map(|(_, drains)| drains).eq([false, true, true]));
     assert_eq!(a.create("idempotency-key: one\r\n"), on_b, "the key's node stays the same");
     let on_a = b.create("");
 
-    // Commands, files, terminals and ports of each, through the other.
-    for (gateway, id) in [(&a, &on_b), (&b, &on_a)] {
+    // Commands, files, terminals and ports of each, through another.
+    for (gateway, id) in [(&a, &on_b), (&c, &on_a)] {
         assert_eq!(gateway.ok(&["exec", id, "echo", "hello"]), "hello");
         let file = gateway.home.path().join("file");
         std::fs::write(&file, vec![7; 300_000]).unwrap();
@@ -174,22 +222,51 @@ async fn either_node_answers_for_the_sandboxes_of_both() {
         socket.read_exact(&mut status).unwrap();
         assert_eq!(&status, b"HTTP/1.1 101", "a terminal");
     }
-    for node in [&a, &b] {
-        let (head, mut ids) = node.listed();
-        ids.sort();
-        let mut both = vec![on_a.clone(), on_b.clone()];
-        both.sort();
-        assert_eq!(ids, both);
+    for node in [&a, &b, &c] {
+        let (head, ids) = node.listed();
+        assert_eq!(ids, [on_b.clone(), on_a.clone()], "the oldest first");
         assert!(!head.contains("sandling-partial"), "{head}");
     }
+
+    // What is nobody's business to know, and requests that could go in circles.
+    let unknown = a.ask("GET", &format!("/v1/sandboxes/{}", unused_id(&on_b)), "host: x\r\n", "");
+    assert!(unknown.head.starts_with("http/1.1 404"), "{}", unknown.head);
+    let ask_for_a = format!("GET /v1/sandboxes/{on_a} HTTP/1.1\r\nauthorization: Bearer {TOKEN}");
+    let stranger = ask_as_node(&b.address, None, &ask_for_a);
+    assert!(stranger.starts_with("HTTP/1.1 403"), "{stranger}");
+    let node = ask_as_node(&b.address, Some(c.home.path()), &ask_for_a);
+    assert!(node.starts_with("HTTP/1.1 404"), "a node answers nodes only for itself: {node}");
+    let without_token = format!("GET /v1/sandboxes/{on_b} HTTP/1.1");
+    let node = ask_as_node(&b.address, Some(c.home.path()), &without_token);
+    assert!(node.starts_with("HTTP/1.1 401"), "a node's certificate is no token: {node}");
+    let other_fleet = Node::new("other");
+    other_fleet.ok(&["fleet", "init", "--name", "b2", "--address", "127.0.0.1:1", "--engine", &engine]);
+    let foreign = ask_as_node(&b.address, Some(other_fleet.home.path()), &ask_for_a);
+    assert!(!foreign.contains("HTTP/1.1"), "a certificate of another authority: {foreign}");
 
     // Without b, a shows what it knows, and says what is missing.
     b.kill();
     let (head, ids) = a.listed();
     assert!(head.contains("sandling-partial: b") && ids == [on_a.clone()], "{head} {ids:?}");
-    let gone = a.ask("GET", &format!("/v1/sandboxes/{on_b}"), "host: x\r\n", "");
-    assert!(gone.head.starts_with("http/1.1 503") && gone.head.contains("retry-after"), "{}", gone.head);
-    assert!(gone.body.contains("node b does not answer"), "{}", gone.body);
+    let unreachable = |node: &Node| {
+        let gone = node.ask("GET", &format!("/v1/sandboxes/{on_b}"), "host: x\r\n", "");
+        assert!(gone.head.starts_with("http/1.1 503") && gone.head.contains("retry-after"), "{}", gone.head);
+        assert!(gone.body.contains("node b does not answer"), "{}", gone.body);
+    };
+    unreachable(&a);
+    wait_for("b is no member", || a.states().len() == 2);
+    unreachable(&c);
     b.serve();
-    wait_for("b is back", || b.listed().1.len() == 2);
+    wait_for("b is back", || a.listed().1.len() == 2 && a.states().len() == 3);
+
+    // Without etcd, everything that runs goes on, and creates are refused.
+    drop(etcd);
+    let create = || a.ask("POST", "/v1/sandboxes", "host: x\r\nidempotency-key: two\r\n", r#"{"template":"base"}"#);
+    let refusal = create();
+    assert!(refusal.head.starts_with("http/1.1 503") && refusal.head.contains("retry-after"), "{}", refusal.head);
+    let plain = || a.ask("POST", "/v1/sandboxes", "host: x\r\n", r#"{"template":"unknown"}"#);
+    assert!(plain().head.starts_with("http/1.1 404"));
+    wait_for("the nodes have lost their leases", || plain().body.contains("has lost its lease"));
+    assert_eq!(c.ok(&["exec", &on_b, "echo", "still here"]), "still here");
+    assert_eq!(b.listed().1.len(), 2);
 }
