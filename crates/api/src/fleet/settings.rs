@@ -25,7 +25,7 @@ pub enum FleetError {
     Refused(String),
     #[error("cannot read or write {path}")]
     File { path: PathBuf, source: io::Error },
-    #[error("{path} cannot be read; `sandling fleet join` writes it anew")]
+    #[error("{path} cannot be read; remove it and join the fleet again")]
     Settings { path: PathBuf, source: serde_json::Error },
     #[error("the fleet's certificates cannot be used")]
     Tls(#[from] TlsError),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use sandling_api::{FleetSettings, JoinToken};
-use sandling_fleet::{Ledger, NodeRecord, node_tag};
+use sandling_fleet::{Ledger, NodeRecord};
 use sandling_wire::Home;
 use serde_json::{Value, json};
 
@@ -51,7 +51,9 @@ async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>)
         engine: engine.iter().map(url).collect::<anyhow::Result<_>>()?,
         fingerprint: sandling_service::random::hex::<16>(),
     };
-    check_free(&settings, &settings.name).await?;
+    if let Some((node, _)) = members(&settings).await?.first() {
+        bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
+    }
     home.prepare_root().context("cannot create the home directory")?;
     settings.store(home)?;
     eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
@@ -103,14 +105,6 @@ async fn members(settings: &FleetSettings) -> anyhow::Result<Vec<(String, NodeRe
         anyhow::Ok((name.to_owned(), serde_json::from_str(&record.value)?))
     };
     listed.records.iter().map(member).collect()
-}
-
-/// Two nodes need different names, and different tags in the ids of their sandboxes.
-async fn check_free(settings: &FleetSettings, name: &str) -> anyhow::Result<()> {
-    match members(settings).await?.into_iter().find(|(other, _)| node_tag(other) == node_tag(name)) {
-        Some((other, _)) => bail!("the fleet has a node {other}; choose another name with --name"),
-        None => Ok(()),
-    }
 }
 
 async fn check_member(settings: &FleetSettings, name: &str) -> anyhow::Result<()> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
-use sandling_fleet::node_tag;
 use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
 use tokio::net::{TcpListener, TcpSocket};
@@ -35,7 +34,6 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     };
     let home = config.home.clone();
     let fleet = FleetSettings::load(&home)?;
-    let config = EngineConfig { node_tag: fleet.as_ref().map(|fleet| node_tag(&fleet.name)), ..config };
     let starting = StartMark::set(&home).context("cannot write to the home directory")?;
     announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;

@@ -1,9 +1,10 @@
 //! Three servers as a fleet: any of them answers for the sandboxes of all.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,10 +65,18 @@ impl Node {
     }
 
     fn serve(&mut self) {
-        let mut child = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]).spawn().unwrap();
-        let first = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]);
+        let mut child = serve.stderr(log).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = said.next().unwrap_or_else(|| panic!("{}", fs::read_to_string(self.log()).unwrap())).unwrap();
         self.api = first.strip_prefix("sandling listens on http://").unwrap().to_owned();
+        assert!(said.any(|line| line.unwrap().starts_with("the token is in")));
         self.child = Some(child);
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("server.log")
     }
 
     fn kill(&mut self) {
@@ -116,6 +125,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{} said:\n{}", self.name, fs::read_to_string(self.log()).unwrap_or_default());
+        }
         if self.child.is_some() {
             // Sandboxes outlive their server, so remove them.
             let _ = self.output(&["rm", "--all"]);
@@ -186,9 +198,9 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
     wait_for("all are members", || a.states() == ready);
     for node in [&a, &b, &c] {
         let directory = node.home.path().join("fleet");
-        assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
         for key in ["ca.key", "server.key"] {
-            assert_eq!(std::fs::metadata(directory.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(directory.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }
 
@@ -210,7 +222,7 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
     for (gateway, id) in [(&a, &on_b), (&c, &on_a)] {
         assert_eq!(gateway.ok(&["exec", id, "echo", "hello"]), "hello");
         let file = gateway.home.path().join("file");
-        std::fs::write(&file, vec![7; 300_000]).unwrap();
+        fs::write(&file, vec![7; 300_000]).unwrap();
         gateway.ok(&["cp", file.to_str().unwrap(), &format!("{id}:/tmp/file")]);
         assert_eq!(gateway.ok(&["exec", id, "stat", "-c", "%s", "/tmp/file"]), "300000");
         let port = gateway.ask("GET", "/", &format!("host: 3000-{id}.localhost\r\n"), "");
@@ -240,7 +252,10 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
     let node = ask_as_node(&b.address, Some(c.home.path()), &without_token);
     assert!(node.starts_with("HTTP/1.1 401"), "a node's certificate is no token: {node}");
     let other_fleet = Node::new("other");
-    other_fleet.ok(&["fleet", "init", "--name", "b2", "--address", "127.0.0.1:1", "--engine", &engine]);
+    let init = ["fleet", "init", "--name", "other", "--address", &other_fleet.address, "--engine"];
+    refused(&other_fleet.output(&[&init[..], &[&engine]].concat()), "this etcd has a fleet already");
+    let other_etcd = EtcdServer::start().await.unwrap();
+    other_fleet.ok(&[&init[..], &[&format!("etcd://{}", other_etcd.address())]].concat());
     let foreign = ask_as_node(&b.address, Some(other_fleet.home.path()), &ask_for_a);
     assert!(!foreign.contains("HTTP/1.1"), "a certificate of another authority: {foreign}");
 

@@ -33,6 +33,7 @@ fn plan(seed: u64) -> Plan {
 }
 
 fn check(plan: Plan, seed: u64) {
+    println!("seed {seed} with {} nodes", plan.nodes);
     let finished = run(plan, seed, None);
     if !finished.violations.is_empty() {
         let mut kept = fs::OpenOptions::new().create(true).append(true).open(kept_seeds()).unwrap();
