@@ -23,6 +23,6 @@ mod token;
 pub(crate) use actions::ACTIONS;
 pub(crate) use control::{NEXT as NEXT_PAGE, page_limit};
 pub(crate) use envd::split_frames;
-pub(crate) use place::{by_place, named_in_header, parse_id};
+pub(crate) use place::{by_place, parse_id, sandbox_of};
 pub(crate) use refusal::shape_of_client;
 pub(crate) use router::routes;

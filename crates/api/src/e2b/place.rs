@@ -118,9 +118,9 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     Ok(Some(Place { id, port, by_host: false }))
 }
 
-/// The sandbox that a request's header names, as the client wrote it.
-pub(crate) fn named_in_header(headers: &HeaderMap) -> Option<&str> {
-    headers.get(SANDBOX_ID)?.to_str().ok()
+/// The sandbox that a request's host or header names.
+pub(crate) fn sandbox_of(headers: &HeaderMap, path: &str) -> Option<SandboxId> {
+    place_of(headers, path).ok()?.map(|place| place.id)
 }
 
 /// Parses a sandbox's id as E2B's clients write it: without dashes. Old clients append a dash and a client id.

@@ -30,16 +30,18 @@ where
 {
     let others = fleet.membership.members().into_iter().filter(|member| *member.name != *fleet.membership.name());
     let asks: Vec<_> = others.map(|member| (copy(&request), member)).collect();
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
+    let own = here(request).await;
+    // Others are not asked for a client that this node does not know.
+    if own.status() != StatusCode::OK {
+        return own;
+    }
     let ask = |(request, member): (Request, Member)| async move {
         let listed = async { Page::of(fleet.forward(app, &member, request).await.ok()?).await };
         let listed = tokio::time::timeout(ANSWER_WITHIN, listed).await.ok().flatten();
         listed.ok_or(member.name)
     };
-    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
-    let (own, others) = tokio::join!(here(request), join_all(asks.into_iter().map(ask)));
-    if own.status() != StatusCode::OK {
-        return own;
-    }
+    let others = join_all(asks.into_iter().map(ask)).await;
     let (mut parts, body) = own.into_parts();
     let mut own = Response::new(body);
     own.headers_mut().clone_from(&parts.headers);

@@ -14,19 +14,18 @@ pub(super) fn is_collection(path: &str) -> bool {
     matches!(path, "/v1/sandboxes" | "/sandboxes" | "/v2/sandboxes")
 }
 
-/// The host, the path or E2B's header names a sandbox.
+/// The host, E2B's header, the path or a preview link names a sandbox, in the order in which the dialects look for it.
 pub(super) fn sandbox(request: &Request) -> Option<SandboxId> {
     let (headers, path) = (request.headers(), request.uri().path());
-    let by_host = host::parse_compact(host::of(headers)).or_else(|| host::parse(host::of(headers)));
-    let by_path = || {
-        let mut segments = path.split('/');
-        segments.find(|segment| *segment == "sandboxes").and_then(|_| e2b::parse_id(segments.next()?))
-    };
-    by_host
-        .map(|(_, id)| id)
-        .or_else(by_path)
+    e2b::sandbox_of(headers, path)
+        .or_else(|| host::parse(host::of(headers)).map(|(_, id)| id))
+        .or_else(|| in_path(path))
         .or_else(|| linked(path))
-        .or_else(|| e2b::parse_id(e2b::named_in_header(headers)?))
+}
+
+fn in_path(path: &str) -> Option<SandboxId> {
+    let rest = ["/v1", "/v2", ""].iter().find_map(|version| path.strip_prefix(version)?.strip_prefix("/sandboxes/"))?;
+    e2b::parse_id(rest.split('/').next()?)
 }
 
 /// The sandbox of a preview link. Its node checks the link's signature.
@@ -44,6 +43,7 @@ mod tests {
     use super::*;
 
     const ID: &str = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
+    const OTHER: &str = "11111111-7a0b-4e57-9f52-0f7d6f1f3a11";
 
     #[test]
     fn every_way_to_name_a_sandbox_is_found() {
@@ -60,6 +60,10 @@ mod tests {
         assert_eq!(named("/", "host", &format!("49983-{compact}.localhost")).as_deref(), Some(ID));
         let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"sandbox":"{ID}"}}"#));
         assert_eq!(named(&format!("/v1/p/{claims}.signature/a"), "host", "x").as_deref(), Some(ID));
+        assert_eq!(named(&format!("/v1/p/{claims}.signature/sandboxes/{OTHER}"), "host", "x").as_deref(), Some(ID));
+        assert_eq!(named(&format!("/v1/sandboxes/{ID}/fs"), "e2b-sandbox-id", OTHER).as_deref(), Some(ID));
+        assert_eq!(named(&format!("/v1/sandboxes/{OTHER}"), "host", &format!("3000-{ID}.x")).as_deref(), Some(ID));
+        assert_eq!(named("/v2/sandboxes", "e2b-sandbox-id", &compact), None);
         assert_eq!(named("/v1/sandboxes/web/exec", "host", "x"), None);
         assert_eq!(named(&format!("/v1/snapshots/{ID}"), "host", "x"), None);
     }
