@@ -13,7 +13,6 @@ use crate::activity::Activity;
 use crate::cell_lanes::CellLanes;
 use crate::closing::Closing;
 use crate::error::ApiError;
-use crate::fleet::Fleet;
 use crate::live_requests::LiveRequests;
 use crate::meter::Meter;
 
@@ -29,7 +28,6 @@ pub struct App {
     pub(crate) live_requests: LiveRequests,
     pub(crate) cell_lanes: CellLanes,
     domain: OnceLock<String>,
-    fleet: OnceLock<Arc<Fleet>>,
     dialect_states: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     closing: watch::Sender<bool>,
 }
@@ -45,24 +43,12 @@ impl App {
         let _ = self.domain.set(domain);
     }
 
-    /// The fleet that this server is a node of.
-    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
-        self.fleet.get()
-    }
-
-    /// Makes the server a node of a fleet, before it serves.
-    pub fn join(&self, fleet: Arc<Fleet>) {
-        // A server has one fleet.
-        let _ = self.fleet.set(fleet);
-    }
-
     pub fn new(engine: Arc<Engine>, service: Arc<Service>) -> Arc<Self> {
         Arc::new(Self {
             engine,
             service,
             meter: Meter::new(),
             domain: OnceLock::new(),
-            fleet: OnceLock::new(),
             activity: Activity::new(),
             live_requests: LiveRequests::default(),
             cell_lanes: CellLanes::default(),

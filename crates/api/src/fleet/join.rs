@@ -27,7 +27,7 @@ use super::member::{Fleet, unavailable};
 use super::settings::{FleetError, FleetSettings, roots, server_name};
 use crate::error::ApiError;
 use crate::extract;
-use crate::server::LocalCertificate;
+use crate::tls::LocalCertificate;
 
 pub(super) const PATH: &str = "/fleet/join";
 const PREFIX: &str = "sdlf_";

@@ -1,7 +1,7 @@
 //! This server's place in its fleet, and which node answers a request.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
@@ -9,7 +9,6 @@ use axum::response::Response;
 use sandling_engine::Engine;
 use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
 use sandling_wire::Home;
-use tokio::net::TcpListener;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{FleetError, FleetSettings, Membership};
@@ -18,7 +17,10 @@ use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
 use crate::peer::{Peer, Sender};
-use crate::server::{Listener, Tls};
+use crate::tls::Tls;
+
+#[derive(Default)]
+struct Attached(OnceLock<Arc<Fleet>>);
 
 /// In seconds.
 const RETRY_AFTER: u64 = 5;
@@ -49,9 +51,20 @@ impl Fleet {
         Ok(Arc::new(Self { settings, home: home.clone(), membership, hardware, connector, tls }))
     }
 
-    /// Where other nodes connect.
-    pub fn listener(&self, listener: TcpListener) -> Listener {
-        Listener::for_nodes(listener, self.tls.clone())
+    /// For the address where other nodes connect.
+    pub fn tls(&self) -> Tls {
+        self.tls.clone()
+    }
+
+    /// Makes a server a node, before it serves.
+    pub fn attach(self: &Arc<Self>, app: &App) {
+        // A server has one fleet.
+        let _ = app.dialect_state::<Attached>().0.set(self.clone());
+    }
+
+    /// The fleet that a server is a node of.
+    pub(crate) fn of(app: &App) -> Option<Arc<Self>> {
+        app.dialect_state::<Attached>().0.get().cloned()
     }
 
     /// Stays a member until the future is dropped.

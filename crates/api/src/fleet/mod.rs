@@ -12,7 +12,6 @@ mod named;
 mod place;
 mod settings;
 
-pub(crate) use forward::{take_route_of_client, tell_authenticated};
 pub use join::JoinToken;
 pub use member::Fleet;
 pub use settings::{FleetError, FleetSettings};

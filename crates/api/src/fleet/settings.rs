@@ -14,7 +14,7 @@ use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsConnector;
 
-use crate::server::{LocalCertificate, Tls, TlsError};
+use crate::tls::{LocalCertificate, Tls, TlsError};
 
 /// How long the ledger may take to answer.
 const LEDGER_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::tls::Tls;
 use crate::peer::{Route, Sender};
+use crate::tls::Tls;
 
 const HTTPS_PORT: u16 = 443;
 
@@ -28,7 +28,7 @@ impl Listener {
     }
 
     /// For the other nodes of a fleet.
-    pub(crate) fn for_nodes(listener: TcpListener, tls: Tls) -> Self {
+    pub fn for_nodes(listener: TcpListener, tls: Tls) -> Self {
         Self { listener, tls: Some(tls), domain: None, for_nodes: true }
     }
 

@@ -17,8 +17,8 @@ use tower::ServiceExt;
 
 use super::heartbeat::Heartbeat;
 use super::socket::TcpPlace;
-use crate::fleet;
 use crate::live_requests::UpgradedBy;
+use crate::passed_on;
 use crate::peer::{Peer, Route, Sender};
 use crate::router;
 
@@ -41,7 +41,7 @@ impl Client {
             name_host(&mut request);
         }
         let from_node = self.route.sender == Sender::Node;
-        let route = if from_node { fleet::take_route_of_client(self.route, request.headers_mut()) } else { self.route };
+        let route = if from_node { passed_on::take_route(self.route, request.headers_mut()) } else { self.route };
         let peer = Peer::new(route, self.place.trusted.clone());
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(self.upgraded_by.clone());
@@ -49,7 +49,7 @@ impl Client {
         let work = self.router.oneshot(request);
         let mut response = if wants_beats { self.heartbeat.beside(work).await? } else { work.await? };
         if from_node {
-            fleet::tell_authenticated(&peer, response.headers_mut());
+            passed_on::tell_authenticated(&peer, response.headers_mut());
         }
         let permits = peer.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

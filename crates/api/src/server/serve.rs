@@ -23,13 +23,13 @@ use super::pool::{Pool, PoolLimits};
 use super::pulsed::Pulsed;
 use super::respond::Client;
 use super::socket::{Socket, TcpPlace};
-use super::tls::Tls;
 use super::upgraded::Upgradable;
 use crate::app::App;
 use crate::closing::Closing;
 use crate::live_requests::UpgradedBy;
 use crate::peer::{Route, Sender};
 use crate::router;
+use crate::tls::Tls;
 use crate::webhook_sender::send_webhooks;
 
 /// Limits for clients of the server.

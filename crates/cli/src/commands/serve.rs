@@ -56,8 +56,8 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
             let (listener, _) = bind_for_nodes(&settings.address).await?;
             println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
             let fleet = Fleet::new(settings, &home, &engine)?;
-            listeners.push(fleet.listener(listener));
-            app.join(fleet.clone());
+            listeners.push(Listener::for_nodes(listener, fleet.tls()));
+            fleet.attach(&app);
             Some(tokio::spawn(async move { fleet.keep().await }))
         }
         None => None,

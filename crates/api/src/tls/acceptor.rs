@@ -49,7 +49,7 @@ impl Tls {
         Self(TlsAcceptor::from(Arc::new(config)))
     }
 
-    pub(in crate::server) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
