@@ -24,7 +24,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let (ready, _home) = engine(options, 1).await?;
     let (cold, _other_home) = engine(options, 0).await?;
     report.host.insert("accelerator".to_owned(), ready.probe().accelerator.to_string());
-    let mut peers = vec![peer("host", &[PYTHON, "-c", CODE])];
+    let mut peers = vec![bare_host()];
     peers.push(peer("bwrap", &["bwrap", "--ro-bind", "/", "/", "--unshare-all", PYTHON, "-c", CODE]));
     let runsc = ["runsc", "--rootless", "--network=none", "--platform=ptrace", "do", PYTHON, "-c", CODE];
     peers.push(peer("runsc", &runsc));
@@ -125,10 +125,15 @@ async fn imports(options: &Options, engine: &Arc<Engine>, report: &mut Report) -
     Ok(())
 }
 
-struct Peer {
-    name: &'static str,
+pub struct Peer {
+    pub name: &'static str,
     words: Vec<String>,
-    samples: Vec<Duration>,
+    pub samples: Vec<Duration>,
+}
+
+/// Python on the host, without a sandbox. It shows how fast the host is during a measurement.
+pub fn bare_host() -> Peer {
+    peer("host", &[PYTHON, "-c", CODE])
 }
 
 fn peer(name: &'static str, words: &[&str]) -> Peer {
@@ -136,7 +141,7 @@ fn peer(name: &'static str, words: &[&str]) -> Peer {
 }
 
 impl Peer {
-    fn run(&mut self) -> anyhow::Result<()> {
+    pub fn run(&mut self) -> anyhow::Result<()> {
         let started = Instant::now();
         let output = Command::new(&self.words[0]).args(&self.words[1..]).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{} is not installed", self.name))?;

@@ -8,13 +8,15 @@ use anyhow::ensure;
 use sandling_engine::{Cause, CellOutput, CreateSpec, EndReason, Engine, Fork, ForkSpec, RunSpec, Sandbox};
 use sandling_protocol::{ContextSpec, Language, Program};
 
-use crate::contenders::{progress, spec};
+use crate::contenders::{bare_host, progress, spec};
 use crate::report::Report;
 use crate::{Options, engine};
 
 /// The guest's memory, and how much of it the session has written.
 const SESSIONS: [(u32, u32); 4] = [(512, 16), (2048, 16), (512, 300), (2048, 500)];
-const TREE: usize = 10;
+/// The sessions that get ten children at once.
+const TREES: [(u32, u32); 2] = [(512, 16), (2048, 500)];
+const CHILDREN: usize = 10;
 const CONTEXT: &str = "bench";
 const SLEEPER_MIB: u32 = 100;
 
@@ -94,8 +96,10 @@ async fn forks(
     let parent = session(engine, memory_mib, written_mib).await?;
     let what = format!("{written_mib} MiB written of {memory_mib}");
     let [mut pauses, mut firsts, mut writes] = [Vec::new(), Vec::new(), Vec::new()];
+    let mut host = bare_host();
     for round in 0..options.rounds {
         progress(&format!("forks, {what}"), round, options.rounds);
+        host.run()?;
         write_again(&parent).await?;
         let started = Instant::now();
         let made = fork(engine, &parent, 1).await?;
@@ -107,35 +111,34 @@ async fn forks(
     report.add(&format!("the parent's pause, {what}"), "sandling", &pauses);
     report.add(&format!("pages written behind it, {what}"), "sandling", &writes);
     report.add(&format!("fork → first answer, {what}"), "sandling", &firsts);
+    report.add("python3 -c meanwhile", host.name, &host.samples);
     parent.end(EndReason::Requested).await?;
     Ok(())
 }
 
 /// Ten children at once, and their memory.
 async fn trees(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
-    let small = session(engine, 512, 16).await?;
-    let mut samples = Vec::new();
-    for round in 0..options.rounds {
-        progress("ten children", round, options.rounds);
-        write_again(&small).await?;
-        let started = Instant::now();
-        let made = fork(engine, &small, TREE).await?;
-        samples.push(started.elapsed());
-        end(made).await?;
+    for (memory_mib, written_mib) in TREES {
+        let parent = session(engine, memory_mib, written_mib).await?;
+        let what = format!("{written_mib} MiB written of {memory_mib}");
+        let (mut samples, mut pss_bytes) = (Vec::new(), 0);
+        for round in 0..options.rounds {
+            progress(&format!("ten children, {what}"), round, options.rounds);
+            write_again(&parent).await?;
+            let started = Instant::now();
+            let made = fork(engine, &parent, CHILDREN).await?;
+            samples.push(started.elapsed());
+            pss_bytes = 0;
+            for fork in &made {
+                pss_bytes += fork.sandbox.usage().await?.host.pss_bytes;
+            }
+            end(made).await?;
+        }
+        report.add(&format!("fork → ten children answer, {what}"), "sandling", &samples);
+        report.count(&format!("MiB of Pss of ten children, {what}"), pss_bytes >> 20);
+        parent.end(EndReason::Requested).await?;
     }
-    report.add("fork → ten children answer", "sandling", &samples);
-    small.end(EndReason::Requested).await?;
-
-    let large = session(engine, 2048, 500).await?;
-    let alone = large.usage().await?.host.pss_bytes;
-    let made = fork(engine, &large, TREE).await?;
-    let mut together = large.usage().await?.host.pss_bytes;
-    for fork in &made {
-        together += fork.sandbox.usage().await?.host.pss_bytes;
-    }
-    report.count("MiB of Pss that ten forks of a session with 500 MiB add", together.saturating_sub(alone) >> 20);
-    end(made).await?;
-    Ok(large.end(EndReason::Requested).await?)
+    Ok(())
 }
 
 async fn sleep(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {

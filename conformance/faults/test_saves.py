@@ -1,17 +1,21 @@
 """Interrupted saves and truncated snapshot files: nothing acknowledged is lost."""
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
-from support.processes import below, of_machine, qemu_of, until
+from support.processes import of_machine, qemu_of, until
 
 
 def standing(server, sandbox, change):
@@ -98,7 +102,7 @@ def test_a_server_that_is_killed_while_it_saves_loses_nothing(serve, delay):
 
 @pytest.fixture
 def held():
-    """Stops a process for some seconds, to simulate a busy host."""
+    """Stops a process for some seconds, to simulate a busy host. A process that is already stopped goes on then."""
     timers = []
 
     def hold(pid, seconds):
@@ -111,6 +115,18 @@ def held():
         timer.join()
 
 
+@contextlib.contextmanager
+def stopped_copy(machine):
+    """Yields a function that returns the process of the next copy of `machine`. The copy is stopped as it starts."""
+    program = Path(__file__).parent / "support" / "stop_next_child.py"
+    with subprocess.Popen([sys.executable, program, str(machine)], stdout=subprocess.PIPE, text=True) as watcher:
+        try:
+            assert watcher.stdout.readline() == "ready\n"
+            yield lambda: int(watcher.stdout.readline())
+        finally:
+            watcher.kill()
+
+
 @pytest.mark.parametrize("slow, seconds", [("the machine", 8), ("its copy", 3)])
 def test_a_save_that_takes_long_to_end_outlives_the_server_that_was_killed(serve, held, slow, seconds):
     server, client = serve()
@@ -119,9 +135,14 @@ def test_a_save_that_takes_long_to_end_outlives_the_server_that_was_killed(serve
     digest = client.run(sandbox, "sha256sum /dev/shm/file")
     machine = qemu_of(server.home / "sandboxes" / sandbox)
     saving = threading.Thread(target=ask, args=(client, f"/v1/sandboxes/{sandbox}/snapshots", []))
-    saving.start()
-    (copy,) = until("it is copied", lambda: below(machine), every=0.001)
-    held({"the machine": machine, "its copy": copy}[slow], seconds)
+    with stopped_copy(machine) as wait_for_copy:
+        saving.start()
+        copy = wait_for_copy()
+    if slow == "its copy":
+        held(copy, seconds)
+    else:
+        held(machine, seconds)
+        os.kill(copy, signal.SIGCONT)
     server.kill()
     saving.join()
     expect_after_restart(server, sandbox, "sha256sum /dev/shm/file", digest)
@@ -134,9 +155,9 @@ def test_a_copy_that_takes_long_to_end_is_in_no_later_saves_way(serve, held):
     for _ in range(3):
         client.run(sandbox, "head -c 30000000 /dev/urandom > /dev/shm/ballast")
         saving = threading.Thread(target=ask, args=(client, f"/v1/sandboxes/{sandbox}/snapshots", answers := []))
-        saving.start()
-        (copy,) = until("it is copied", lambda: below(machine), every=0.001)
-        held(copy, 0.5)
+        with stopped_copy(machine) as wait_for_copy:
+            saving.start()
+            held(wait_for_copy(), 0.5)
         saving.join()
         answers[0].expect(201)
     client.delete(sandbox)

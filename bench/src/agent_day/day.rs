@@ -135,7 +135,7 @@ impl Day {
                     for (name, place) in &mut places {
                         let ran = place.run(PROJECT, line).await?;
                         let ms = ran.took.as_secs_f64() * 1e3;
-                        self.samples.push(Sample { command, place: *name, phase, ms, succeeded: ran.succeeded });
+                        self.samples.push(Sample { command, place: name, phase, ms, succeeded: ran.succeeded });
                     }
                 }
             }

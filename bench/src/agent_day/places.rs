@@ -11,7 +11,8 @@ use sandling_engine::{EndReason, Engine, RunSpec, Sandbox};
 
 use crate::contenders::spec;
 
-/// A version switcher or a wrapper in another directory would add its own time.
+/// For all places but Sandling's, which have the host's programs: a version switcher or a wrapper in another directory
+/// would add its own time.
 const PATH: &str = "/usr/bin:/bin";
 const END: &str = "@end-of-command";
 const LIMIT: Duration = Duration::from_secs(600);
@@ -64,9 +65,9 @@ impl Place {
 
     /// Runs a line in a new shell, in `directory` below the place's own.
     pub async fn run(&mut self, directory: &str, line: &str) -> anyhow::Result<Ran> {
-        let line = format!("export PATH={PATH}; cd {directory} && {{ {line}\n}} >/dev/null 2>&1");
+        let line = format!("cd {directory} && {{ {line}\n}} >/dev/null 2>&1");
         match self {
-            Self::Shell(shell) => shell.run(&line),
+            Self::Shell(shell) => shell.run(&format!("export PATH={PATH}; {line}")),
             Self::Sandling(sandbox) => {
                 let begun = Instant::now();
                 let mut run = RunSpec::shell(line);

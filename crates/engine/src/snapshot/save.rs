@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::error::SnapshotError;
 use super::files::Files;
-use super::hashing::{Hashed, digest_of};
+use super::hashing::digest_of;
 use super::snapshots::Snapshots;
 use crate::machine::PagesWritten;
 use crate::model::{
@@ -219,7 +219,7 @@ impl Saving {
         let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
         let frozen = frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
         let mut info = self.info.clone();
-        let mut pages = Hashed::new(io::BufWriter::with_capacity(1 << 20, File::create(files.pages())?));
+        let mut pages = File::create(files.pages())?;
         let writing = std::thread::scope(|scope| {
             let (tell, selected) = mpsc::channel();
             scope.spawn(|| self.cache_process(&frozen, selected));
@@ -229,7 +229,7 @@ impl Saving {
             info.memory = if layer.layers == 1 { Vec::new() } else { below };
             info.memory.push(info.id.clone());
             info.digests.map = self.write_map(&layer.map)?;
-            reserve(pages.inner.get_ref(), layer.bytes)?;
+            reserve(&pages, layer.bytes)?;
             let writing = started.is_some().then(|| self.snapshots.begin_writing(&info)).transpose()?;
             let start = started.zip(writing.as_ref()).map(|(started, writing)| {
                 let times = SaveTimes { write: begun.elapsed(), ..self.times };
@@ -238,12 +238,12 @@ impl Saving {
             // If the other thread has failed, nothing is started early.
             let _ = tell.send((layer.map.clone(), start));
             frozen.store(&layer, &mut pages)?;
-            pages.inner.flush()?;
             Ok::<_, SnapshotError>(writing)
         })?;
         self.info = info;
         frozen.release();
-        self.info.digests.pages = blake3::Hash::from(pages.digest()).to_hex().to_string();
+        // Read again, because children may wait for the pages, but for no digest.
+        self.info.digests.pages = digest_of(&files.pages())?;
         self.info.digests.disk = digest_of(&files.disk())?;
         self.info.digests.state = digest_of(&files.state())?;
         let parent = self.parent()?;

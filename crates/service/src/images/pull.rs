@@ -202,10 +202,11 @@ impl Images {
         // Layers compress to about a third. What the disk really takes counts once it is made.
         let needed_mib = compressed_bytes.div_ceil(MIB).saturating_mul(4) + u64::from(Recipe::OCI_MEMORY_MIB);
         let reserve = || self.sandboxes.reserve_disk(workspace, needed_mib);
-        if let Err(AdmitError::Refused(refused)) = reserve()
-            && refused.what == Resource::DiskMib
-        {
-            self.layers.evict(workspace);
+        match reserve() {
+            Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib => {
+                self.layers.evict(workspace);
+            }
+            reserved => return Ok(reserved?),
         }
         Ok(self.sandboxes.with_room(workspace, reserve).await?)
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open, openat};
@@ -15,7 +16,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::map::{Extent, MemoryMap};
-use super::pages::{BUFFER_BYTES, PAGE, coalesced, copy_memory, push, union, written};
+use super::pages::{BUFFER_BYTES, PAGE, coalesced, push, union, written};
 use super::threads::recordable_threads;
 use crate::plan::MOST_THREADS;
 
@@ -32,6 +33,8 @@ const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } els
 /// compared.
 const SAMPLED_FROM_BYTES: u64 = 64 << 20;
 const SAMPLES: u64 = 256;
+/// How many blocks of pages are read before the first of them is written.
+const BLOCKS_AHEAD: usize = 4;
 
 /// How long the machine was stopped, and for what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -145,13 +148,42 @@ impl Frozen {
         Ok(whole(written(&self.file("pagemap")?, self.address, self.bytes)?, below))
     }
 
-    /// Writes the pages of a layer. Only whole pages are written, one after the other.
+    /// Writes the pages of a layer. Only whole pages are written, one after the other. Another thread reads ahead, because
+    /// machines may be waiting for these pages.
     pub fn store(&self, layer: &NewLayer, out: &mut impl Write) -> io::Result<()> {
         let memory = self.file("mem")?;
-        let mut ranges = layer.ranges.iter();
-        ranges.try_for_each(|range| {
-            copy_memory(&memory, self.address + range.start..self.address + range.end, false, out)
+        let (filled, blocks) = mpsc::sync_channel(BLOCKS_AHEAD);
+        let (emptied, empty) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for parts in blocks_of(&layer.ranges) {
+                    let block = self.read_block(&memory, &parts, empty.try_recv().unwrap_or_default());
+                    let failed = block.is_err();
+                    if filled.send(block).is_err() || failed {
+                        return;
+                    }
+                }
+            });
+            blocks.into_iter().try_for_each(|block| {
+                let block: Vec<u8> = block?;
+                out.write_all(&block)?;
+                // The reader has ended if it needs no more.
+                let _ = emptied.send(block);
+                Ok(())
+            })
         })
+    }
+
+    /// Reads these ranges of guest memory, one after the other, into a block that may have been used before.
+    fn read_block(&self, memory: &File, parts: &[Range<u64>], mut block: Vec<u8>) -> io::Result<Vec<u8>> {
+        block.resize(parts.iter().map(|part| part.end - part.start).sum::<u64>() as usize, 0);
+        let mut rest = block.as_mut_slice();
+        for part in parts {
+            let (place, behind) = rest.split_at_mut((part.end - part.start) as usize);
+            memory.read_exact_at(place, self.address + part.start)?;
+            rest = behind;
+        }
+        Ok(block)
     }
 
     /// Lets the copy end once its memory is no longer needed, so that a later drop has less to wait for.
@@ -260,6 +292,25 @@ impl Drop for Frozen {
 /// Everything over the base: what the machine has written, and what it has from the layers below.
 fn whole(own: Vec<Range<u64>>, below: &MemoryMap) -> NewLayer {
     NewLayer::new(coalesced(union(own, below.ranges()), MOST_EXTENTS / 2), &MemoryMap::default(), 0)
+}
+
+/// The ranges in blocks of at most [`BUFFER_BYTES`], in the same order.
+fn blocks_of(ranges: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
+    let (mut blocks, mut room) = (Vec::new(), 0);
+    for range in ranges {
+        let mut from = range.start;
+        while from < range.end {
+            if room == 0 {
+                blocks.push(Vec::new());
+                room = BUFFER_BYTES as u64;
+            }
+            let end = range.end.min(from + room);
+            blocks.last_mut().expect("there is room in one").push(from..end);
+            room -= end - from;
+            from = end;
+        }
+    }
+    blocks
 }
 
 /// The ranges as extents, one after the other in a file.
