@@ -1,5 +1,6 @@
 //! Where a sandbox goes: a few candidates by hash and at random, of which the cheapest is taken.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -105,10 +106,10 @@ impl NodeTable {
         let wanted = PREFERRED * (round + 1);
         let enough = (wanted * 4).min(ranked.len());
         if enough < ranked.len() {
-            ranked.select_nth_unstable_by(enough, |one, other| other.0.cmp(&one.0));
+            ranked.select_nth_unstable_by_key(enough, |(score, _)| Reverse(*score));
             ranked.truncate(enough);
         }
-        ranked.sort_unstable_by(|one, other| other.0.cmp(&one.0));
+        ranked.sort_unstable_by_key(|(score, _)| Reverse(*score));
         let preferred =
             ranked.into_iter().map(|(_, member)| member).filter(fits).skip(PREFERRED * round).take(PREFERRED);
         let start = random as usize % self.members.len().max(1);
