@@ -20,7 +20,7 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         FleetCommand::Join { through, token, address, name } => {
             join(&home, through, token, address, name.as_deref()).await
         }
-        FleetCommand::Token => show::line(&JoinToken::issue(&settings(&home)?, &home)?.text()),
+        FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, *json).await,
         FleetCommand::Drain { node } => {
             let settings = settings(&home)?;
@@ -59,7 +59,7 @@ async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>)
     eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
     eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
     eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
-    show::line(&JoinToken::issue(&settings, home)?.text())
+    show::line(JoinToken::issue(&settings, home)?.text())
 }
 
 async fn join(home: &Home, through: &str, token: &str, address: &str, name: Option<&str>) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 //! By default seeds run for `SANDLING_SIMULATOR_SECONDS` (5). `SANDLING_SIMULATOR_SEEDS` is a number of seeds instead.
 //! `SANDLING_SIMULATOR_SEED` runs one. A seed that fails is printed and kept in the target directory, and runs first the
 //! next time.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod checks;
 mod run;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use run::{Finished, Plan, run};
-use world::Mutation;
+use world::MissingFence;
 
 const SMALL: Plan = Plan { nodes: 8, creates_per_second: 20, faults_per_second: 1, seconds: 100 };
 
@@ -75,29 +76,29 @@ fn a_seed_repeats_its_run() {
 }
 
 /// The first seed that notices the missing fence.
-fn noticed(mutation: Mutation) -> Finished {
+fn noticed(mutation: MissingFence) -> Finished {
     let mut runs = (0..40).map(|seed| run(SMALL, seed, Some(mutation)));
     runs.find(|finished| !finished.violations.is_empty()).unwrap_or_else(|| panic!("no seed notices {mutation:?}"))
 }
 
 #[test]
 fn a_missing_lease_fence_is_noticed() {
-    noticed(Mutation::NoLeaseFence);
+    noticed(MissingFence::Lease);
 }
 
 #[test]
 fn a_claim_that_is_not_unique_is_noticed() {
-    let violations = noticed(Mutation::NoUniqueClaim).violations;
+    let violations = noticed(MissingFence::UniqueClaim).violations;
     assert!(violations.iter().any(|violation| violation.starts_with("ran twice")), "{violations:?}");
 }
 
 #[test]
 fn a_swap_without_the_revision_is_noticed() {
-    noticed(Mutation::NoRecordRevision);
+    noticed(MissingFence::RecordRevision);
 }
 
 #[test]
 fn a_quota_share_that_is_not_compared_is_noticed() {
-    let violations = noticed(Mutation::NoQuotaShare).violations;
+    let violations = noticed(MissingFence::QuotaShare).violations;
     assert!(violations.iter().any(|violation| violation.starts_with("quota")), "{violations:?}");
 }

@@ -11,7 +11,7 @@ use sandling_fleet::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Mutation, World, name};
+use crate::world::{MissingFence, World, name};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
@@ -30,7 +30,7 @@ pub struct Finished {
 const WORKSPACES: usize = 4;
 
 /// Deterministic: the same plan, seed and mutation give the same digest.
-pub fn run(plan: Plan, seed: u64, mutation: Option<Mutation>) -> Finished {
+pub fn run(plan: Plan, seed: u64, mutation: Option<MissingFence>) -> Finished {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         // Shorter than in production, so that one run sees many deaths.

@@ -19,28 +19,28 @@ pub type SimNode = Node<Seat, Seat, Seat, Seat>;
 
 /// What the ledger forgets to compare, in a test of the simulator itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mutation {
-    NoLeaseFence,
-    NoUniqueClaim,
-    NoRecordRevision,
-    NoQuotaShare,
+pub enum MissingFence {
+    Lease,
+    UniqueClaim,
+    RecordRevision,
+    QuotaShare,
 }
 
-impl Mutation {
+impl MissingFence {
     fn drops(self, condition: &Condition) -> bool {
         let key = condition.key.as_str();
         match self {
-            Self::NoLeaseFence => key.starts_with("node/") && matches!(condition.expect, Expect::Created(_)),
-            Self::NoUniqueClaim => key.starts_with("sb/") && condition.expect == Expect::Absent,
-            Self::NoRecordRevision => key.starts_with("sb/") && matches!(condition.expect, Expect::Modified(_)),
-            Self::NoQuotaShare => key.starts_with("quota/"),
+            Self::Lease => key.starts_with("node/") && matches!(condition.expect, Expect::Created(_)),
+            Self::UniqueClaim => key.starts_with("sb/") && condition.expect == Expect::Absent,
+            Self::RecordRevision => key.starts_with("sb/") && matches!(condition.expect, Expect::Modified(_)),
+            Self::QuotaShare => key.starts_with("quota/"),
         }
     }
 }
 
 pub struct World {
     pub ledger: ModelLedger,
-    pub mutation: Option<Mutation>,
+    pub mutation: Option<MissingFence>,
     pub settings: Settings,
     pub random: Mutex<fastrand::Rng>,
     pub checks: Mutex<Checks>,
@@ -86,7 +86,7 @@ pub fn name(at: usize) -> String {
 }
 
 impl World {
-    pub fn new(nodes: usize, seed: u64, mutation: Option<Mutation>, settings: Settings) -> Arc<Self> {
+    pub fn new(nodes: usize, seed: u64, mutation: Option<MissingFence>, settings: Settings) -> Arc<Self> {
         let mut random = fastrand::Rng::with_seed(seed);
         let slot = |random: &mut fastrand::Rng| Slot {
             node: None,
