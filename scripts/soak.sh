@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests and fuzzing. Also runs the SDKs on
-# this system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, the
-# evaluation harness harbor, agent frameworks, an upgrade, a first hour on a clean Debian, and the host's attacks on builds
-# that each lack one defense.
+# Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
+# simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
+# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a clean Debian,
+# and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -29,6 +29,7 @@ target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 scripts/fuzz.sh "$((seconds / 2))" || status=$?
+SANDLING_SIMULATOR_SEEDS=1000 cargo test --release --package sandling-fleet --test simulator || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 conformance/e2b/run.sh "$sandling" desktop || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?

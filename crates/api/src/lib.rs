@@ -20,6 +20,7 @@ mod e2b;
 mod error;
 mod extract;
 mod file_content;
+mod fleet;
 mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -31,6 +32,7 @@ mod meter;
 mod metric_history;
 mod native;
 mod pandastack;
+mod passed_on;
 mod peer;
 mod prelude;
 mod preview;
@@ -47,12 +49,15 @@ mod socket;
 mod sse;
 mod telemetry;
 mod text;
+mod tls;
 mod webhook_sender;
 
 pub use app::App;
+pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken};
 pub use native::openapi_json;
-pub use server::{Listener, LocalCertificate, ServerLimits, Tls, TlsError, serve};
+pub use server::{Listener, ServerLimits, serve};
 pub use telemetry::{BadTelemetry, Telemetry, TelemetrySettings};
+pub use tls::{LocalCertificate, Tls, TlsError};
 // The answers that the command line also gives without a server.
 pub use convert::network::{BadNetwork, network_spec};
 pub use convert::template::template_view;

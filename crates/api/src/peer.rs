@@ -17,6 +17,17 @@ pub(crate) struct Route {
     pub(crate) scheme: &'static str,
     /// The domain that the server is configured for.
     pub(crate) domain: Option<Arc<str>>,
+    pub(crate) sender: Sender,
+}
+
+/// Who sends the requests of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Client,
+    /// Another node of the fleet, which has shown its certificate.
+    Node,
+    /// On the address for nodes, without a certificate.
+    Stranger,
 }
 
 struct Shared {
@@ -29,6 +40,9 @@ struct Shared {
 
 impl Peer {
     pub(crate) fn new(route: Route, trusted: Arc<AtomicBool>) -> Self {
+        if route.sender == Sender::Node {
+            trusted.store(true, Ordering::Relaxed);
+        }
         Self(Arc::new(Shared { route, trusted, authenticated: AtomicBool::new(false), permits: Mutex::default() }))
     }
 
@@ -42,6 +56,10 @@ impl Peer {
         self.0.trusted.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.0.authenticated.load(Ordering::Relaxed)
+    }
+
     /// Keeps a permit until the response, or the socket that it becomes, has ended.
     pub(crate) fn hold(&self, permit: RequestPermit) {
         self.0.permits.lock().unwrap_or_else(PoisonError::into_inner).push(permit);
@@ -49,7 +67,7 @@ impl Peer {
 
     /// Called with the response's head: returns the permits that the rest of the response needs.
     pub(crate) fn answered(&self) -> Vec<RequestPermit> {
-        if !self.0.authenticated.load(Ordering::Relaxed) {
+        if !self.is_authenticated() && self.0.route.sender != Sender::Node {
             self.0.trusted.store(false, Ordering::Relaxed);
         }
         std::mem::take(&mut self.0.permits.lock().unwrap_or_else(PoisonError::into_inner))

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::audit::Action;
 use crate::auth::presented;
 use crate::error::ApiError;
+use crate::fleet::Fleet;
 use crate::request::{self, RequestLayer};
 use crate::{dashboard, e2b, native, pandastack};
 
@@ -34,10 +35,28 @@ pub(crate) fn build(app: Arc<App>) -> Router {
     let theirs = layered(pandastack::routes(), &app, &[pandastack::ACTIONS])
         .fallback(move |request: Request| rest.oneshot(request))
         .method_not_allowed_fallback(move |request: Request| other.oneshot(request));
-    Router::new().fallback(move |request: Request| dispatch(app, own, theirs, request))
+    let fleet = Fleet::of(&app);
+    Router::new().fallback(move |request: Request| dispatch(app, fleet, own, theirs, request))
 }
 
-async fn dispatch(app: Arc<App>, own: Router, theirs: Router, request: Request) -> Result<Response, Infallible> {
+/// In a fleet, another node may answer.
+async fn dispatch(
+    app: Arc<App>,
+    fleet: Option<Arc<Fleet>>,
+    own: Router,
+    theirs: Router,
+    request: Request,
+) -> Result<Response, Infallible> {
+    match fleet {
+        Some(fleet) => {
+            let answer_here = |request| answer_here(app.clone(), own.clone(), theirs.clone(), request);
+            Ok(fleet.answer(&app, request, answer_here).await)
+        }
+        None => answer_here(app, own, theirs, request).await,
+    }
+}
+
+async fn answer_here(app: Arc<App>, own: Router, theirs: Router, request: Request) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let dialect = Dialect::of_token(&presented(&parts));
     let request = Request::from_parts(parts, body);

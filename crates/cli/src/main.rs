@@ -69,6 +69,7 @@ async fn dispatch(Options { common, command }: &Options, telemetry: Option<Telem
         Command::Events(options) => commands::events::events(options).await?,
         Command::Network(options) => commands::network::network(options).await?,
         Command::Secret(command) => commands::secret::secret(common, command).await?,
+        Command::Fleet(command) => commands::fleet::fleet(common, command).await?,
         Command::Webhook(command) => commands::webhook::webhook(command).await?,
         Command::Registry(command) => commands::registry::registry(common, command).await?,
         Command::Ports(options) => commands::ports::ports(options).await?,

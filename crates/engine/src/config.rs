@@ -44,6 +44,8 @@ pub struct EngineConfig {
     pub process_cache: bool,
     /// How fast each machine may use the host's disk, where control groups can limit that.
     pub disk_rate: DiskRate,
+    /// The tag of this node in its fleet, which the ids of new sandboxes carry.
+    pub node_tag: Option<u32>,
     /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
     pub launcher: PathBuf,
 }
@@ -63,6 +65,7 @@ impl EngineConfig {
             network: NetworkConfig::default(),
             process_cache: std::env::var_os(THAW_VARIABLE).is_none_or(|wish| wish != "off"),
             disk_rate: disk_rate(|name| std::env::var(name).ok())?,
+            node_tag: None,
             launcher: std::env::current_exe()?,
         })
     }

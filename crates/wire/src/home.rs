@@ -117,6 +117,11 @@ impl Home {
         self.root.join("tls")
     }
 
+    /// What a member of a fleet knows about it: its name, the fleet's certificate authority and where the ledger is.
+    pub fn fleet(&self) -> PathBuf {
+        self.root.join("fleet")
+    }
+
     pub fn store(&self) -> PathBuf {
         self.root.join("sandling.db")
     }

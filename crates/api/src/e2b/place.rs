@@ -118,8 +118,13 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     Ok(Some(Place { id, port, by_host: false }))
 }
 
+/// The sandbox that a request's host or header names.
+pub(crate) fn sandbox_of(headers: &HeaderMap, path: &str) -> Option<SandboxId> {
+    place_of(headers, path).ok()?.map(|place| place.id)
+}
+
 /// Parses a sandbox's id as E2B's clients write it: without dashes. Old clients append a dash and a client id.
-pub(super) fn parse_id(text: &str) -> Option<SandboxId> {
+pub(crate) fn parse_id(text: &str) -> Option<SandboxId> {
     SandboxId::parse(text).or_else(|| SandboxId::parse(text.split_once('-')?.0))
 }
 

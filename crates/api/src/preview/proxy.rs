@@ -12,6 +12,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use sandling_engine::{LinkError, Sandbox, UseError};
 use sandling_protocol::FailureKind;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::app::App;
 use crate::closing::Closing;
@@ -41,15 +42,25 @@ pub(crate) async fn forward(
     let mut request = credentials::remove(app, request);
     let tunnel = sandbox.connect_port(port).await.map_err(|error| unreachable_port(error, port))?;
     let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));
-    let (mut sender, connection) = http1::handshake(TokioIo::new(tunnel)).await.map_err(broken)?;
-    tokio::spawn(connection.with_upgrades());
     let wants_upgrade = is_upgrade(request.headers());
-    let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
     let scheme = host::scheme(request.extensions());
     let seen = seen_host(sandbox.info().settings.request_host.as_deref(), port);
     let seen = seen.unwrap_or(HeaderValue::from_static("localhost"));
     prepare(request.headers_mut(), seen, scheme, wants_upgrade);
-    let mut answer = sender.send_request(request).await.map_err(broken)?;
+    exchange(app, tunnel, request, broken).await
+}
+
+/// Sends a request over a connection of its own. If the response is an upgrade, the connection is joined to the client's.
+pub(crate) async fn exchange(
+    app: &App,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut request: Request,
+    broken: impl Fn(hyper::Error) -> ApiError,
+) -> Result<Response, ApiError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(&broken)?;
+    tokio::spawn(connection.with_upgrades());
+    let client = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
+    let mut answer = sender.send_request(request).await.map_err(&broken)?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else {
             return Err(ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", "an upgrade that nobody asked for"));
@@ -70,20 +81,25 @@ fn unreachable_port(error: UseError, port: u16) -> ApiError {
     }
 }
 
-fn is_upgrade(headers: &HeaderMap) -> bool {
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     headers.contains_key(header::UPGRADE) && connection.to_ascii_lowercase().contains("upgrade")
 }
 
-/// Prepares a request's headers for the connection to the sandbox.
-pub(crate) fn prepare(headers: &mut HeaderMap, seen: HeaderValue, scheme: &'static str, wants_upgrade: bool) {
-    let host = headers.get(header::HOST).cloned();
+/// Leaves out the headers of the client's connection, except for an upgrade.
+pub(crate) fn prepare_connection(headers: &mut HeaderMap, wants_upgrade: bool) {
     strip(headers);
     if wants_upgrade {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     } else {
         headers.remove(header::UPGRADE);
     }
+}
+
+/// Prepares a request's headers for the connection to the sandbox.
+pub(crate) fn prepare(headers: &mut HeaderMap, seen: HeaderValue, scheme: &'static str, wants_upgrade: bool) {
+    let host = headers.get(header::HOST).cloned();
+    prepare_connection(headers, wants_upgrade);
     headers.insert(header::HOST, seen);
     headers.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
     if let Some(host) = host {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::tls::Tls;
-use crate::peer::Route;
+use crate::peer::{Route, Sender};
+use crate::tls::Tls;
 
 const HTTPS_PORT: u16 = 443;
 
@@ -15,15 +15,21 @@ pub struct Listener {
     listener: TcpListener,
     pub(super) tls: Option<Tls>,
     domain: Option<Arc<str>>,
+    for_nodes: bool,
 }
 
 impl Listener {
     pub fn plain(listener: TcpListener) -> Self {
-        Self { listener, tls: None, domain: None }
+        Self { listener, tls: None, domain: None, for_nodes: false }
     }
 
     pub fn with_tls(self, tls: Tls) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// For the other nodes of a fleet.
+    pub fn for_nodes(listener: TcpListener, tls: Tls) -> Self {
+        Self { listener, tls: Some(tls), domain: None, for_nodes: true }
     }
 
     /// The domain of the API and of ports: `D`, `api.D` and `{port}-{sandbox}.D`.
@@ -44,6 +50,7 @@ impl Listener {
 
     pub(super) fn route(&self, address: SocketAddr) -> Route {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        Route { address, scheme, domain: self.domain.clone() }
+        let sender = if self.for_nodes { Sender::Stranger } else { Sender::Client };
+        Route { address, scheme, domain: self.domain.clone(), sender }
     }
 }

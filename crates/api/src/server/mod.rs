@@ -1,4 +1,4 @@
-//! The server: connections, their limits, TLS, interim responses, and draining at shutdown.
+//! The server: connections, their limits, interim responses, and draining at shutdown.
 
 mod heartbeat;
 mod listener;
@@ -8,9 +8,7 @@ mod pulsed;
 mod respond;
 mod serve;
 mod socket;
-mod tls;
 mod upgraded;
 
 pub use listener::Listener;
 pub use serve::{ServerLimits, serve};
-pub use tls::{LocalCertificate, Tls, TlsError};

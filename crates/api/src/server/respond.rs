@@ -18,7 +18,8 @@ use tower::ServiceExt;
 use super::heartbeat::Heartbeat;
 use super::socket::TcpPlace;
 use crate::live_requests::UpgradedBy;
-use crate::peer::{Peer, Route};
+use crate::passed_on;
+use crate::peer::{Peer, Route, Sender};
 use crate::router;
 
 /// A connection, as its requests need it.
@@ -39,12 +40,17 @@ impl Client {
         if version == Version::HTTP_2 {
             name_host(&mut request);
         }
-        let peer = Peer::new(self.route, self.place.trusted.clone());
+        let from_node = self.route.sender == Sender::Node;
+        let route = if from_node { passed_on::take_route(self.route, request.headers_mut()) } else { self.route };
+        let peer = Peer::new(route, self.place.trusted.clone());
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(self.upgraded_by.clone());
         let wants_beats = version != Version::HTTP_2 && router::wants_interim_responses(request.headers());
         let work = self.router.oneshot(request);
-        let response = if wants_beats { self.heartbeat.beside(work).await? } else { work.await? };
+        let mut response = if wants_beats { self.heartbeat.beside(work).await? } else { work.await? };
+        if from_node {
+            passed_on::tell_authenticated(&peer, response.headers_mut());
+        }
         let permits = peer.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             busy.keep(permits);

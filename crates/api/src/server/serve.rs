@@ -23,13 +23,13 @@ use super::pool::{Pool, PoolLimits};
 use super::pulsed::Pulsed;
 use super::respond::Client;
 use super::socket::{Socket, TcpPlace};
-use super::tls::Tls;
 use super::upgraded::Upgradable;
 use crate::app::App;
 use crate::closing::Closing;
 use crate::live_requests::UpgradedBy;
-use crate::peer::Route;
+use crate::peer::{Route, Sender};
 use crate::router;
+use crate::tls::Tls;
 use crate::webhook_sender::send_webhooks;
 
 /// Limits for clients of the server.
@@ -249,7 +249,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(self, stream: Arc<TcpStream>, tls: Option<Tls>) {
+    async fn run(mut self, stream: Arc<TcpStream>, tls: Option<Tls>) {
         let peer = self.route.address;
         let socket = Socket::new(stream, self.place.clone());
         let ended = match tls {
@@ -261,7 +261,12 @@ impl Connection {
                     () = closing.reached() => return,
                 };
                 match accepted {
-                    Ok(stream) => self.converse(stream).await,
+                    Ok(stream) => {
+                        if self.route.sender == Sender::Stranger && stream.get_ref().1.peer_certificates().is_some() {
+                            self.route.sender = Sender::Node;
+                        }
+                        self.converse(stream).await
+                    }
                     Err(error) => Err(error.into()),
                 }
             }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use sandling_api::FleetSettings;
 use sandling_engine::{Engine, EngineConfig, Home, NetworkConfig};
+use sandling_fleet::node_tag;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use crate::client::{Client, Origin, Version};
@@ -21,8 +23,9 @@ pub async fn open_engine_with(common: &Common, network: NetworkConfig) -> anyhow
 
 pub fn config(common: &Common) -> anyhow::Result<EngineConfig> {
     let home = Home::from_environment().context("neither SANDLING_HOME nor HOME is set; set one of them")?;
+    let node_tag = FleetSettings::load(&home)?.map(|fleet| node_tag(&fleet.name));
     let config = EngineConfig::new(home).context("cannot find the path of this program")?;
-    Ok(EngineConfig { accelerator: common.accelerator, ..config })
+    Ok(EngineConfig { accelerator: common.accelerator, node_tag, ..config })
 }
 
 /// The server to use, if one is running with the requested accelerator.

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod execs;
+pub mod fleet;
 pub mod fork;
 mod image;
 pub mod lifecycle;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{App, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
+use sandling_api::{App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
@@ -33,6 +33,7 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         ..config(common)?
     };
     let home = config.home.clone();
+    let fleet = FleetSettings::load(&home)?;
     let starting = StartMark::set(&home).context("cannot write to the home directory")?;
     announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;
@@ -49,7 +50,18 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     if let Some(telemetry) = &mut telemetry {
         telemetry.watch(app.clone());
     }
-    let (listeners, address) = listen(&home, &options.listening)?;
+    let (mut listeners, address) = listen(&home, &options.listening)?;
+    let membership = match fleet {
+        Some(settings) => {
+            let (listener, _) = bind_for_nodes(&settings.address).await?;
+            println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
+            let fleet = Fleet::new(settings, &home, &engine)?;
+            listeners.push(Listener::for_nodes(listener, fleet.tls()));
+            fleet.attach(&app);
+            Some(tokio::spawn(async move { fleet.keep().await }))
+        }
+        None => None,
+    };
     println!("the token is in {}", local_token_path(&home).display());
     let announced =
         Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
@@ -69,6 +81,9 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         ending.iter().for_each(|announced| announced.close());
     };
     sandling_api::serve(listeners, app.clone(), ServerLimits::default(), shutdown).await;
+    if let Some(membership) = membership {
+        membership.abort();
+    }
     service.audit.flush();
     if let Some(telemetry) = telemetry {
         telemetry.shutdown(&app).await;
@@ -138,6 +153,11 @@ fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = open().with_context(|| format!("cannot listen on {wanted}"))?;
     let address = listener.local_addr()?;
     Ok((listener, address))
+}
+
+async fn bind_for_nodes(address: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let mut found = tokio::net::lookup_host(address).await.with_context(|| format!("cannot resolve {address}"))?;
+    bind(found.next().with_context(|| format!("{address} has no address"))?)
 }
 
 fn domain(options: &Listening) -> Option<&str> {

@@ -3,6 +3,7 @@
 mod access;
 mod agents;
 mod copies;
+mod fleet;
 mod images;
 mod network;
 mod parse;
@@ -19,6 +20,7 @@ mod work;
 pub use access::{Audit, AuditCommand, ClientChoice, Quota, Token, TokenCommand, WorkspaceCommand};
 pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, SnapshotCommand};
+pub use fleet::FleetCommand;
 pub use images::{OperatorImages, RegistryCommand};
 pub use network::{BuildNetwork, Network, OperatorNetwork, SecretCommand, given_allow_list, given_list, limits};
 pub use past::{CheckpointCommand, Diff, Rewind, Timeline};

@@ -8,8 +8,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, AuditChoices, BuildNetwork, CheckpointCommand, Cp, Create, Diff, Events, Exec, Execs, Fork,
-    Hibernate, Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand,
+    Agent, Audit, AuditChoices, BuildNetwork, CheckpointCommand, Cp, Create, Diff, Events, Exec, Execs, FleetCommand,
+    Fork, Hibernate, Listening, Logs, Ls, Mcp, Network, OperatorImages, OperatorNetwork, Ports, Quota, RegistryCommand,
     Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand, Stats, TemplateCommand, Timeline, Token, Top,
     VolumeCommand, WebhookCommand, WorkspaceCommand,
 };
@@ -205,6 +205,9 @@ pub enum Command {
     /// Send events to URLs, and list and replay deliveries
     #[command(subcommand)]
     Webhook(WebhookCommand),
+    /// Run several machines behind one address: start a fleet, join one, and show its nodes
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// List the TCP ports that programs in a sandbox listen on, and create links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod cli;
+#[path = "../../../fleet/tests/contract/etcd_server.rs"]
+mod etcd_server;
+mod fleet;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;

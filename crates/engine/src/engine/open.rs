@@ -76,6 +76,7 @@ impl Engine {
             launcher: config.launcher.clone(),
             library: place_library(home.root()).map_err(home_error)?,
             process_cache: Arc::new(process_cache),
+            node_tag: config.node_tag,
         };
         let standbys = StandbySettings {
             count: config.standbys,

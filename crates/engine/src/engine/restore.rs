@@ -54,7 +54,7 @@ impl Engine {
             Some(pages) => self.parts.snapshots.fresh_source(snapshot, pages.clone())?,
             None => self.parts.snapshots.source(snapshot)?,
         };
-        let id = SandboxId::fresh();
+        let id = SandboxId::fresh_on(self.parts.machines.factory.node_tag);
         let carried =
             self.parts.volumes.carry(self.parts.snapshots.saved_volumes(snapshot), &id, &origin.workspace).await?;
         source.plugs = carried.plugs.clone();

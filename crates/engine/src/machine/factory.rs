@@ -34,12 +34,13 @@ pub(crate) struct MachineFactory {
     pub(crate) process_cache: Arc<ProcessCache>,
     /// How fast each machine may use the host's disk.
     pub(crate) disk_rate: DiskRate,
+    pub(crate) node_tag: Option<u32>,
 }
 
 impl MachineFactory {
     /// Restores a machine. When this returns, it runs and its guest has answered.
     pub(crate) async fn restore(&self, source: &Source) -> Result<ReadyMachine, MakeError> {
-        self.restore_as(SandboxId::fresh(), source).await
+        self.restore_as(SandboxId::fresh_on(self.node_tag), source).await
     }
 
     /// The same under a given id. If a cached process fails, the machine is restored from device state.

@@ -54,6 +54,20 @@ id! {
 }
 
 impl SandboxId {
+    /// An id that carries the tag of the node that creates it. Without a node, all of it is random.
+    pub(crate) fn fresh_on(node: Option<u32>) -> Self {
+        let Some(tag) = node else { return Self::fresh() };
+        let mut bytes = uuid::Uuid::new_v4().into_bytes();
+        bytes[12..].copy_from_slice(&tag.to_be_bytes());
+        Self(uuid::Uuid::from_bytes(bytes).to_string())
+    }
+
+    /// The tag of the node that created the sandbox. An id that was made outside a fleet has a random one.
+    pub fn node_tag(&self) -> u32 {
+        let id = uuid::Uuid::parse_str(&self.0).unwrap_or_default();
+        u32::from_be_bytes([12, 13, 14, 15].map(|at: usize| id.as_bytes()[at]))
+    }
+
     /// Reads an id, with its dashes or without any: some clients allow none.
     pub fn parse(text: &str) -> Option<Self> {
         let known = matches!(text.len(), 36 | 32);

@@ -12,7 +12,8 @@ use super::view::{listed, metadata_of, state_of};
 use crate::e2b::settings::Settings;
 use crate::prelude::*;
 
-const NEXT: HeaderName = HeaderName::from_static("x-next-token");
+/// Has the token of the next page.
+pub(crate) const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const MOST: usize = 100;
 const STATES: [&str; 2] = ["running", "paused"];
 
@@ -115,6 +116,11 @@ impl Key {
     }
 }
 
+/// How many items a page has at most.
+pub(crate) fn page_limit(wanted: Option<usize>) -> usize {
+    wanted.unwrap_or(MOST).clamp(1, MOST)
+}
+
 /// Returns one page, and the next page's token in a header. The token is the position of the last item, so pagination
 /// still works after items have ended.
 pub(super) fn paged<T, V: Serialize>(
@@ -125,7 +131,7 @@ pub(super) fn paged<T, V: Serialize>(
     key: impl Fn(&T) -> Key,
     view: impl Fn(&T) -> V,
 ) -> Result<Response, ApiError> {
-    let limit = limit.unwrap_or(MOST).clamp(1, MOST);
+    let limit = page_limit(limit);
     all.sort_by_cached_key(&key);
     if order == Order::NewestFirst {
         all.reverse();

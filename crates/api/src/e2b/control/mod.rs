@@ -23,6 +23,8 @@ use axum::Router;
 
 use crate::app::App;
 
+pub(crate) use list::{NEXT, page_limit};
+
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
         .merge(sandboxes::router())

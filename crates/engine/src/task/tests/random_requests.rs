@@ -342,6 +342,7 @@ fn parts(home: &Home) -> Parts {
         library: PathBuf::new(),
         process_cache: Arc::default(),
         disk_rate: sandling_vmm::boundary::DiskRate::default(),
+        node_tag: None,
     };
     let standbys = StandbySettings { count: 0, spare_memory_mib: 0, available_memory_mib: || None };
     let images = ImageStore::open(home.templates()).unwrap();

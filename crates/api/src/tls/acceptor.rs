@@ -44,7 +44,12 @@ impl Tls {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    pub(in crate::server) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    /// Accepts other nodes, which show a certificate of the fleet's authority. A client without a certificate can join.
+    pub(crate) fn for_nodes(config: ServerConfig) -> Self {
+        Self(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

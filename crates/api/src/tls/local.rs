@@ -40,16 +40,42 @@ impl LocalCertificate {
     /// Creates a certificate for `domain`, all names below it, `localhost` and `addresses`. The first call creates
     /// the authority.
     pub fn create(directory: &Path, domain: &str, addresses: &[IpAddr]) -> Result<Self, TlsError> {
-        let local = Self { directory: directory.to_owned() };
+        let local = Self::in_directory(directory)?;
+        let issuer = local.authority()?;
+        let names = vec![domain.to_owned(), format!("*.{domain}"), "localhost".to_owned()];
+        local.certify(&issuer, names, addresses, &[ExtendedKeyUsagePurpose::ServerAuth])?;
+        local.write(&local.trust(), &local.trusted_certificates()?)?;
+        Ok(local)
+    }
+
+    /// Creates a certificate with which a node of a fleet both accepts and opens connections.
+    pub(crate) fn create_for_node(directory: &Path, name: String) -> Result<Self, TlsError> {
+        let local = Self::in_directory(directory)?;
+        let issuer = local.authority()?;
+        let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        local.certify(&issuer, vec![name], &[], &usages)?;
+        Ok(local)
+    }
+
+    /// Stores an authority that was created on another machine.
+    pub(crate) fn store_authority(directory: &Path, certificate: &str, key: &str) -> Result<(), TlsError> {
+        let local = Self::in_directory(directory)?;
+        local.write(&local.authority_key(), key)?;
+        local.write(&local.authority_certificate(), certificate)
+    }
+
+    /// The files in a directory, which exist already.
+    pub(crate) fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
+    }
+
+    fn in_directory(directory: &Path) -> Result<Self, TlsError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .map_err(|source| TlsError::Write { path: directory.to_owned(), source })?;
-        let issuer = local.authority()?;
-        local.certify(&issuer, domain, addresses)?;
-        local.write(&local.trust(), &local.trusted_certificates()?)?;
-        Ok(local)
+        Ok(Self::at(directory))
     }
 
     /// The authority's certificate.
@@ -62,20 +88,25 @@ impl LocalCertificate {
         self.directory.join("trust.pem")
     }
 
+    /// The authority's key.
+    pub(crate) fn authority_key(&self) -> PathBuf {
+        self.directory.join("ca.key")
+    }
+
     pub fn tls(&self) -> Result<Tls, TlsError> {
         Tls::from_files(&self.certificate(), &self.key())
     }
 
-    fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.directory.join("server.pem")
     }
 
-    fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.directory.join("server.key")
     }
 
     fn authority(&self) -> Result<Issuer<'static, KeyPair>, TlsError> {
-        let (path, key_path) = (self.authority_certificate(), self.directory.join("ca.key"));
+        let (path, key_path) = (self.authority_certificate(), self.authority_key());
         let failed = |source| TlsError::Authority { path: path.clone(), source };
         let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -96,15 +127,22 @@ impl LocalCertificate {
         Ok(Issuer::new(params, key))
     }
 
-    fn certify(&self, issuer: &Issuer<'static, KeyPair>, domain: &str, addresses: &[IpAddr]) -> Result<(), TlsError> {
+    /// Creates a certificate for names, of which the first is its subject.
+    fn certify(
+        &self,
+        issuer: &Issuer<'static, KeyPair>,
+        names: Vec<String>,
+        addresses: &[IpAddr],
+        usages: &[ExtendedKeyUsagePurpose],
+    ) -> Result<(), TlsError> {
         let failed = |source| TlsError::Authority { path: self.authority_certificate(), source };
-        let names = vec![domain.to_owned(), format!("*.{domain}"), "localhost".to_owned()];
+        let subject = names.first().cloned().unwrap_or_default();
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
-        params.distinguished_name.push(DnType::CommonName, domain);
+        params.distinguished_name.push(DnType::CommonName, subject);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = usages.to_vec();
         set_validity(&mut params, CERTIFICATE_DAYS);
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.signed_by(&key, issuer).map_err(failed)?;

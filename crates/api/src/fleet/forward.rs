@@ -1,0 +1,59 @@
+//! Passes requests on to other nodes. WebSockets and streams pass, too.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::Version;
+use axum::response::Response;
+use rustls::pki_types::ServerName;
+use sandling_fleet::Member;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use super::member::{Fleet, unreachable};
+use super::settings::server_name;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::passed_on;
+use crate::peer::Peer;
+use crate::preview::proxy;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+impl Fleet {
+    pub(super) async fn forward(&self, app: &App, to: &Member, mut request: Request) -> Result<Response, ApiError> {
+        let stream = self.connect(to).await.map_err(|error| unreachable(&to.name, &error))?;
+        let wants_upgrade = proxy::is_upgrade(request.headers());
+        proxy::prepare_connection(request.headers_mut(), wants_upgrade);
+        let peer = request.extensions().get::<Peer>().cloned();
+        if let Some(peer) = &peer {
+            passed_on::describe_client(peer.route(), request.headers_mut());
+        }
+        *request.version_mut() = Version::HTTP_11;
+        let failed = |error: hyper::Error| unreachable(&to.name, &error.to_string());
+        let mut response = proxy::exchange(app, stream, request, failed).await?;
+        if let Some(peer) = peer.filter(|_| passed_on::take_authenticated(response.headers_mut())) {
+            peer.authenticate();
+        }
+        Ok(response)
+    }
+
+    /// A request of this node itself.
+    pub(super) async fn ask(&self, app: &App, to: &Member, path: &str) -> Result<Response, ApiError> {
+        let request = Request::get(path).header("host", "fleet").body(Body::empty());
+        let request = request.map_err(|error| unreachable(&to.name, &error.to_string()))?;
+        self.forward(app, to, request).await
+    }
+
+    async fn connect(&self, to: &Member) -> Result<TlsStream<TcpStream>, String> {
+        let connect = async {
+            let stream = TcpStream::connect(&to.record.address).await.map_err(|error| error.to_string())?;
+            let _ = stream.set_nodelay(true);
+            let name = ServerName::try_from(server_name(&to.name)).map_err(|error| error.to_string())?;
+            self.connector.connect(name, stream).await.map_err(|error| error.to_string())
+        };
+        let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
+        connected.unwrap_or_else(|_| Err("the connection timed out".to_owned()))
+    }
+}

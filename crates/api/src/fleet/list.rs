@@ -1,0 +1,168 @@
+//! Lists of sandboxes: those of this node and of all others, as one list.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use sandling_fleet::Member;
+use serde_json::Value;
+
+use super::member::Fleet;
+use crate::app::App;
+use crate::auth::query_value;
+use crate::e2b;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// The one list with pages.
+const PAGED: &str = "/v2/sandboxes";
+/// Names the nodes that did not answer.
+const PARTIAL: HeaderName = HeaderName::from_static("sandling-partial");
+
+pub(super) async fn list<F>(fleet: &Fleet, app: &App, request: Request, here: impl Fn(Request) -> F) -> Response
+where
+    F: Future<Output = Response>,
+{
+    let others = fleet.membership.members().into_iter().filter(|member| *member.name != *fleet.membership.name());
+    let asks: Vec<_> = others.map(|member| (copy(&request), member)).collect();
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
+    let own = here(request).await;
+    // Others are not asked for a client that this node does not know.
+    if own.status() != StatusCode::OK {
+        return own;
+    }
+    let ask = |(request, member): (Request, Member)| async move {
+        let listed = async { Page::of(fleet.forward(app, &member, request).await.ok()?).await };
+        let listed = tokio::time::timeout(ANSWER_WITHIN, listed).await.ok().flatten();
+        listed.ok_or(member.name)
+    };
+    let others = join_all(asks.into_iter().map(ask)).await;
+    let (mut parts, body) = own.into_parts();
+    let mut own = Response::new(body);
+    own.headers_mut().clone_from(&parts.headers);
+    let mut all = Page::of(own).await.unwrap_or_default();
+    let mut missing = Vec::new();
+    for listed in others {
+        match listed {
+            Ok(page) => all.add(page),
+            Err(name) => missing.push(name.to_string()),
+        }
+    }
+    let next = all.arrange(&path, query.as_deref());
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(e2b::NEXT_PAGE);
+    parts.headers.extend(next.map(|next| (e2b::NEXT_PAGE, next)));
+    if !missing.is_empty() {
+        let names = HeaderValue::from_str(&missing.join(",")).unwrap_or(HeaderValue::from_static("true"));
+        parts.headers.insert(PARTIAL, names);
+    }
+    Response::from_parts(parts, Body::from(Value::from(all.items).to_string()))
+}
+
+fn copy(request: &Request) -> Request {
+    let mut copy = Request::new(Body::empty());
+    *copy.uri_mut() = request.uri().clone();
+    copy.headers_mut().clone_from(request.headers());
+    *copy.extensions_mut() = request.extensions().clone();
+    copy
+}
+
+/// What one node has listed, or several together.
+#[derive(Default)]
+struct Page {
+    items: Vec<Value>,
+    /// Whether a node has more items than these.
+    continues: bool,
+}
+
+impl Page {
+    /// `None` if the response is not a list.
+    async fn of(response: Response) -> Option<Self> {
+        let succeeded = response.status() == StatusCode::OK;
+        let continues = response.headers().contains_key(e2b::NEXT_PAGE);
+        let bytes = response.into_body().collect().await.ok().filter(|_| succeeded)?.to_bytes();
+        Some(Self { items: serde_json::from_slice(&bytes).ok()?, continues })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.items.extend(other.items);
+        self.continues |= other.continues;
+    }
+
+    /// Sorts the items as one node would, and cuts them to one page. Returns the token of the next page. A token is a
+    /// position in the order of all sandboxes, so every node understands it.
+    fn arrange(&mut self, path: &str, query: Option<&str>) -> Option<HeaderValue> {
+        let oldest_first = path == "/v1/sandboxes" || path == PAGED && query_value(query, "order") == "asc";
+        if oldest_first {
+            self.items.sort_by_cached_key(position);
+        } else {
+            self.items.sort_by_cached_key(|item| Reverse(position(item)));
+        }
+        if path != PAGED {
+            return None;
+        }
+        let limit = e2b::page_limit(query_value(query, "limit").parse().ok());
+        let continues = self.continues || self.items.len() > limit;
+        self.items.truncate(limit);
+        let (created, id) = self.items.last().filter(|_| continues).map(position)?;
+        HeaderValue::from_str(&format!("{created}.{id}")).ok()
+    }
+}
+
+/// The time of creation in nanoseconds, and the id.
+fn position(item: &Value) -> (i128, String) {
+    let text = |own: &str, theirs: &str| item[own].as_str().or(item[theirs].as_str()).unwrap_or_default().to_owned();
+    let created = text("created_at", "startedAt").parse::<Timestamp>().map_or(0, Timestamp::as_nanosecond);
+    let id = text("id", "sandboxID");
+    (created, e2b::parse_id(&id).map_or(id, |id| id.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const IDS: [&str; 3] =
+        ["00000000000000000000000000000001", "00000000000000000000000000000002", "00000000000000000000000000000003"];
+
+    fn page(items: &[(&str, &str)], continues: bool) -> Page {
+        let item = |(id, at): &(&str, &str)| json!({"sandboxID": id, "startedAt": at});
+        Page { items: items.iter().map(item).collect(), continues }
+    }
+
+    fn ids(page: &Page) -> Vec<&str> {
+        page.items.iter().map(|item| item["sandboxID"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn pages_of_nodes_become_one_page_that_can_be_continued() {
+        let [one, two, three] = IDS;
+        let own = [(one, "2026-01-01T00:00:01.5Z"), (three, "2026-01-01T00:00:03Z")];
+        let theirs = [(two, "2026-01-01T00:00:02Z")];
+        let merged = || {
+            let mut all = page(&own, false);
+            all.add(page(&theirs, false));
+            all
+        };
+        let mut first = merged();
+        let next = first.arrange(PAGED, Some("limit=2")).unwrap();
+        assert_eq!(ids(&first), [three, two]);
+        let second = "1767225602000000000.00000000-0000-0000-0000-000000000002";
+        assert_eq!(next, second);
+        let mut all = merged();
+        assert_eq!(all.arrange(PAGED, Some("order=asc&limit=3")), None);
+        assert_eq!(ids(&all), IDS);
+        let mut native = merged();
+        assert_eq!(native.arrange("/v1/sandboxes", Some("limit=1")), None);
+        assert_eq!(ids(&native), IDS);
+        // A node that has more makes the whole list continue.
+        let mut all = page(&theirs, true);
+        assert_eq!(all.arrange(PAGED, None).unwrap(), second);
+    }
+}

@@ -1,0 +1,124 @@
+//! This server's place in its fleet, and which node answers a request.
+
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use sandling_engine::Engine;
+use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
+use sandling_wire::Home;
+use tokio_rustls::TlsConnector;
+
+use super::settings::{FleetError, FleetSettings, Membership};
+use super::{join, list, named, place};
+use crate::app::App;
+use crate::e2b;
+use crate::error::ApiError;
+use crate::peer::{Peer, Sender};
+use crate::tls::Tls;
+
+#[derive(Default)]
+struct Attached(OnceLock<Arc<Fleet>>);
+
+/// In seconds.
+const RETRY_AFTER: u64 = 5;
+
+pub struct Fleet {
+    pub(super) settings: FleetSettings,
+    pub(super) home: Home,
+    pub(super) membership: Membership,
+    pub(super) hardware: String,
+    pub(super) connector: TlsConnector,
+    tls: Tls,
+}
+
+impl Fleet {
+    pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
+        let (tls, connector) = settings.tls(home)?;
+        let hardware = engine.probe().accelerator.to_string();
+        let about = NodeRecord {
+            fingerprint: settings.fingerprint.clone(),
+            hardware: hardware.clone(),
+            address: settings.address.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            draining: false,
+            unknown: Default::default(),
+        };
+        let (ledger, lease) = (settings.ledger(), LeaseSettings::default());
+        let membership = Membership::new(&settings.name, about, ledger, BootClock, lease);
+        Ok(Arc::new(Self { settings, home: home.clone(), membership, hardware, connector, tls }))
+    }
+
+    /// For the address where other nodes connect.
+    pub fn tls(&self) -> Tls {
+        self.tls.clone()
+    }
+
+    /// Makes a server a node, before it serves.
+    pub fn attach(self: &Arc<Self>, app: &App) {
+        // A server has one fleet.
+        let _ = app.dialect_state::<Attached>().0.set(self.clone());
+    }
+
+    /// The fleet that a server is a node of.
+    pub(crate) fn of(app: &App) -> Option<Arc<Self>> {
+        app.dialect_state::<Attached>().0.get().cloned()
+    }
+
+    /// Stays a member until the future is dropped.
+    pub async fn keep(&self) {
+        self.membership.keep().await;
+    }
+
+    pub(crate) async fn answer<F>(&self, app: &App, request: Request, answer_here: impl Fn(Request) -> F) -> Response
+    where
+        F: Future<Output = Result<Response, Infallible>>,
+    {
+        let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender);
+        let shape = e2b::shape_of_client(&request);
+        let answer_here = &answer_here;
+        let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
+        let answered = match (sender, request.method(), request.uri().path()) {
+            (Sender::Stranger, &Method::POST, join::PATH) => join::answer(self, request).await,
+            (Sender::Stranger, ..) => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
+            (Sender::Node, &Method::GET, place::PATH) => return place::answer(self, app, &request),
+            (Sender::Node, ..) => return here(request).await,
+            (Sender::Client, method, path) => match self.owner(app, &request) {
+                Ok(Some(owner)) => self.forward(app, &owner, request).await,
+                Ok(None) if method == Method::POST && named::is_collection(path) => {
+                    place::create(self, app, request, here).await
+                }
+                Ok(None) if method == Method::GET && named::is_collection(path) => {
+                    return list::list(self, app, request, here).await;
+                }
+                Ok(None) => return here(request).await,
+                Err(error) => Err(error),
+            },
+        };
+        let render = |error| ApiError { shape, ..error }.render(&sandling_service::random::hex::<8>());
+        answered.unwrap_or_else(render)
+    }
+
+    /// The other node that a request about a sandbox is for. `None` if this node answers.
+    fn owner(&self, app: &App, request: &Request) -> Result<Option<Member>, ApiError> {
+        let Some(id) = named::sandbox(request) else { return Ok(None) };
+        let tag = id.node_tag();
+        if tag == node_tag(self.membership.name()) || app.engine.get(&id).is_some() {
+            return Ok(None);
+        }
+        // Without the list of nodes, an answer that the sandbox does not exist could be wrong.
+        self.membership.by_tag(tag).map_err(|error| unavailable("cannot find the sandbox", &error.to_string()))
+    }
+}
+
+pub(super) fn unavailable(effect: &str, why: &str) -> ApiError {
+    let message = format!("the fleet {effect} now: {why}; try again later");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_unavailable", message).retry_after(RETRY_AFTER)
+}
+
+pub(super) fn unreachable(node: &str, why: &str) -> ApiError {
+    let message = format!("node {node} does not answer ({why}); try again later");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", message).retry_after(RETRY_AFTER)
+}

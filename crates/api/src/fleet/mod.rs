@@ -1,0 +1,17 @@
+//! A server as a node of a fleet: any node answers any request.
+//!
+//! The id of a sandbox carries the tag of the node that created it. A node passes a request about another node's sandbox
+//! on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
+//! offers the most, and lists show the sandboxes of all nodes.
+
+mod forward;
+mod join;
+mod list;
+mod member;
+mod named;
+mod place;
+mod settings;
+
+pub use join::JoinToken;
+pub use member::Fleet;
+pub use settings::{FleetError, FleetSettings};

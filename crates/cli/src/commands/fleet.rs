@@ -1,0 +1,128 @@
+//! `sandling fleet`.
+
+use anyhow::{Context, bail};
+use sandling_api::{FleetSettings, JoinToken};
+use sandling_fleet::{Ledger, NodeRecord};
+use sandling_wire::Home;
+use serde_json::{Value, json};
+
+use super::config;
+use crate::options::{Common, FleetCommand};
+use crate::show;
+
+/// A fleet has fewer nodes than this.
+const MOST_NODES: usize = 10_000;
+
+pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()> {
+    let home = config(common)?.home;
+    match command {
+        FleetCommand::Init { address, engine, name } => init(&home, address, engine, name.as_deref()).await,
+        FleetCommand::Join { through, token, address, name } => {
+            join(&home, through, token, address, name.as_deref()).await
+        }
+        FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
+        FleetCommand::Status { json } => status(&settings(&home)?, *json).await,
+        FleetCommand::Drain { node } => {
+            let settings = settings(&home)?;
+            check_member(&settings, node).await?;
+            sandling_fleet::start_drain(&settings.ledger(), node).await?;
+            show::line(node)
+        }
+        FleetCommand::Undrain { node } => {
+            sandling_fleet::end_drain(&settings(&home)?.ledger(), node).await?;
+            show::line(node)
+        }
+    }
+}
+
+fn settings(home: &Home) -> anyhow::Result<FleetSettings> {
+    FleetSettings::load(home)?.context("this machine is in no fleet; `sandling fleet init` starts one")
+}
+
+async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>) -> anyhow::Result<()> {
+    refuse_second(home)?;
+    let url = |engine: &String| {
+        let address = engine.strip_prefix("etcd://");
+        address.map(|address| format!("http://{address}")).with_context(|| format!("{engine} is not etcd://HOST:PORT"))
+    };
+    let settings = FleetSettings {
+        name: node_name(name)?,
+        address: address.to_owned(),
+        engine: engine.iter().map(url).collect::<anyhow::Result<_>>()?,
+        fingerprint: sandling_service::random::hex::<16>(),
+    };
+    if let Some((node, _)) = members(&settings).await?.first() {
+        bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
+    }
+    home.prepare_root().context("cannot create the home directory")?;
+    settings.store(home)?;
+    eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
+    eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
+    eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
+    show::line(JoinToken::issue(&settings, home)?.text())
+}
+
+async fn join(home: &Home, through: &str, token: &str, address: &str, name: Option<&str>) -> anyhow::Result<()> {
+    refuse_second(home)?;
+    let token = JoinToken::parse(token).context("this is not a join token; `sandling fleet token` prints one")?;
+    home.prepare_root().context("cannot create the home directory")?;
+    let name = node_name(name)?;
+    token.join(through, home, &name, address).await?;
+    eprintln!("This machine is node {name} from the next `sandling serve` on.");
+    Ok(())
+}
+
+fn refuse_second(home: &Home) -> anyhow::Result<()> {
+    match FleetSettings::load(home)? {
+        Some(settings) => bail!(
+            "this machine is node {} of a fleet already; remove {} to leave it",
+            settings.name,
+            home.fleet().display()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn node_name(given: Option<&str>) -> anyhow::Result<String> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => std::fs::read_to_string("/proc/sys/kernel/hostname").context("cannot read the host's name")?,
+    };
+    let name = name.trim().to_lowercase();
+    let valid = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
+    if name.is_empty() || name.len() > 40 || name.starts_with('-') || name.ends_with('-') || !name.chars().all(valid) {
+        bail!("{name:?} cannot name a node; use --name with up to 40 letters, digits and inner dashes");
+    }
+    Ok(name)
+}
+
+async fn members(settings: &FleetSettings) -> anyhow::Result<Vec<(String, NodeRecord)>> {
+    let listed = settings.ledger().list(sandling_fleet::NODES, None, MOST_NODES).await;
+    let listed =
+        listed.with_context(|| format!("the fleet's etcd at {} cannot be used", settings.engine.join(", ")))?;
+    let member = |record: &sandling_fleet::Record| {
+        let name = record.key.strip_prefix(sandling_fleet::NODES).unwrap_or(&record.key);
+        anyhow::Ok((name.to_owned(), serde_json::from_str(&record.value)?))
+    };
+    listed.records.iter().map(member).collect()
+}
+
+async fn check_member(settings: &FleetSettings, name: &str) -> anyhow::Result<()> {
+    if members(settings).await?.iter().any(|(member, _)| member == name) {
+        return Ok(());
+    }
+    bail!("the fleet has no node {name}; `sandling fleet status` lists its nodes")
+}
+
+async fn status(settings: &FleetSettings, as_json: bool) -> anyhow::Result<()> {
+    let listed = members(settings).await?.into_iter().map(|(name, record)| {
+        let NodeRecord { address, version, hardware, draining, .. } = record;
+        json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining})
+    });
+    let headings = ["name", "address", "version", "hardware", "state"];
+    show::list(listed.collect(), as_json, &headings, |node: Value| {
+        let text = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
+        let state = if node["draining"] == true { "draining" } else { "ready" };
+        [text("name"), text("address"), text("version"), text("hardware"), state.to_owned()]
+    })
+}

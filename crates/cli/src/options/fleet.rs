@@ -1,0 +1,47 @@
+//! Options of `sandling fleet`.
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Make this machine the first node of a fleet, and print a token with which another joins
+    #[command(after_help = "Example:\n  sandling fleet init --address 10.0.0.1:7443 --engine etcd://10.0.0.1:2379")]
+    Init {
+        /// Where other nodes reach this machine
+        #[arg(long, value_name = "HOST:PORT")]
+        address: String,
+        /// The etcd of the fleet; may be repeated for its members
+        #[arg(long, value_name = "etcd://HOST:PORT", required = true)]
+        engine: Vec<String>,
+        /// Name of this node [default: the host's name]
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Make this machine a node of an existing fleet
+    #[command(after_help = "Example:\n  sandling fleet join 10.0.0.1:7443 --token sdlf_… --address 10.0.0.2:7443")]
+    Join {
+        /// Address of the node that printed the token
+        #[arg(value_name = "HOST:PORT")]
+        through: String,
+        /// The token that `sandling fleet init` or `sandling fleet token` printed
+        #[arg(long, env = "SANDLING_FLEET_TOKEN", hide_env_values = true)]
+        token: String,
+        /// Where other nodes reach this machine
+        #[arg(long, value_name = "HOST:PORT")]
+        address: String,
+        /// Name of this node [default: the host's name]
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Print a token with which one machine joins through this node within an hour
+    Token,
+    /// List the nodes of the fleet
+    Status {
+        #[arg(long, help = "Print JSON")]
+        json: bool,
+    },
+    /// Place no new sandboxes on a node
+    Drain { node: String },
+    /// Place new sandboxes on a node again
+    Undrain { node: String },
+}

@@ -1,0 +1,288 @@
+//! Three servers as a fleet: any of them answers for the sandboxes of all.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::SANDLING;
+use crate::etcd_server::EtcdServer;
+use crate::harness::templates;
+
+const TOKEN: &str = "the-same-on-all-nodes";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Node {
+    home: TempDir,
+    name: &'static str,
+    /// Where other nodes connect.
+    address: String,
+    /// Where clients connect.
+    api: String,
+    child: Option<Child>,
+}
+
+struct Answer {
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}\n{}", self.head, self.body))
+    }
+}
+
+impl Node {
+    fn new(name: &'static str) -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        Self { home: TempDir::new().unwrap(), name, address, api: String::new(), child: None }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(SANDLING);
+        command.args(arguments).env("SANDLING_HOME", self.home.path()).env("SANDLING_TEMPLATES", templates());
+        command.env("SANDLING_API", format!("http://{}", self.api)).env("SANDLING_TOKEN", TOKEN);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.output(arguments);
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    }
+
+    fn serve(&mut self) {
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]);
+        let mut child = serve.stderr(log).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = said.next().unwrap_or_else(|| panic!("{}", fs::read_to_string(self.log()).unwrap())).unwrap();
+        self.api = first.strip_prefix("sandling listens on http://").unwrap().to_owned();
+        assert!(said.any(|line| line.unwrap().starts_with("the token is in")));
+        self.child = Some(child);
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("server.log")
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.api).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\n{headers}");
+        let rest = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
+        write!(stream, "{head}{rest}").unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let headers = format!("connection: close\r\n{headers}");
+        let mut text = String::new();
+        self.send(method, path, &headers, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        Answer { head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    fn states(&self) -> Vec<(String, bool)> {
+        let nodes: Vec<Value> = serde_json::from_str(&self.ok(&["fleet", "status", "--json"])).unwrap();
+        nodes.iter().map(|node| (node["name"].as_str().unwrap().to_owned(), node["draining"] == true)).collect()
+    }
+
+    fn create(&self, headers: &str) -> String {
+        let answer = self.ask("POST", "/v1/sandboxes", &format!("host: x\r\n{headers}"), r#"{"template":"base"}"#);
+        assert!(answer.head.starts_with("http/1.1 201"), "{}\n{}", answer.head, answer.body);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    fn listed(&self) -> (String, Vec<String>) {
+        let answer = self.ask("GET", "/v1/sandboxes", "host: x\r\n", "");
+        let ids =
+            answer.json().as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+        (answer.head, ids)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{} said:\n{}", self.name, fs::read_to_string(self.log()).unwrap_or_default());
+        }
+        if self.child.is_some() {
+            // Sandboxes outlive their server, so remove them.
+            let _ = self.output(&["rm", "--all"]);
+        }
+        self.kill();
+    }
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Sends a request to the address for nodes, with the certificate of a home or without one.
+fn ask_as_node(address: &str, certificate: Option<&Path>, request: &str) -> String {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-quiet", "-connect", address]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    if let Some(home) = certificate {
+        client.arg("-cert").arg(home.join("fleet/server.pem")).arg("-key").arg(home.join("fleet/server.key"));
+    }
+    let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+    let stdin = client.stdin.take();
+    // A server that refuses the certificate closes the connection first.
+    let _ = stdin.as_ref().unwrap().write_all(format!("{request}\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes());
+    let mut text = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    client.wait().unwrap();
+    text
+}
+
+/// An id that no sandbox has, with the tag of the node that made the given one.
+fn unused_id(like: &str) -> String {
+    format!("00000000-0000-4000-8000-0000{}", &like[28..])
+}
+
+#[track_caller]
+fn refused(ran: &Output, why: &str) {
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && text.contains(why), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_answers_for_the_sandboxes_of_all() {
+    let etcd = EtcdServer::start().await.unwrap();
+    let engine = format!("etcd://{}", etcd.address());
+    let (mut a, mut b, mut c) = (Node::new("a"), Node::new("b"), Node::new("c"));
+    let token = a.ok(&["fleet", "init", "--name", a.name, "--address", &a.address, "--engine", &engine]);
+    a.serve();
+    wait_for("the first is a member", || a.states() == [("a".to_owned(), false)]);
+    let join = |node: &Node, name: &str, token: &str| {
+        node.output(&["fleet", "join", &a.address, "--name", name, "--address", &node.address, "--token", token])
+    };
+    let forged = "sdlf_bm8";
+    refused(&join(&b, "b", forged), "this is not a join token");
+    assert!(join(&b, "b", &token).status.success());
+    refused(&join(&c, "c", &token), "was used before");
+    b.serve();
+    wait_for("both are members", || a.states().len() == 2);
+    let token = a.ok(&["fleet", "token"]);
+    refused(&join(&c, "b", &token), "the fleet has a node b");
+    assert!(join(&c, "c", &token).status.success());
+    c.serve();
+    let ready = ["a", "b", "c"].map(|name| (name.to_owned(), false));
+    wait_for("all are members", || a.states() == ready);
+    for node in [&a, &b, &c] {
+        let directory = node.home.path().join("fleet");
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+        for key in ["ca.key", "server.key"] {
+            assert_eq!(fs::metadata(directory.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    // While a and c are drained, creates through them land on b.
+    for name in ["a", "c"] {
+        a.ok(&["fleet", "drain", name]);
+    }
+    wait_for("a and c drain", || a.states().iter().filter(|(_, draining)| *draining).count() == 2);
+    let on_b = a.create("idempotency-key: one\r\n");
+    assert!(b.ok(&["ls", "--json"]).contains(&on_b));
+    assert_eq!(c.create("idempotency-key: one\r\n"), on_b, "a retry through another node");
+    a.ok(&["fleet", "undrain", "a"]);
+    a.ok(&["fleet", "drain", "b"]);
+    wait_for("only a takes sandboxes", || a.states().into_iter().map(|(_, drains)| drains).eq([false, true, true]));
+    assert_eq!(a.create("idempotency-key: one\r\n"), on_b, "the key's node stays the same");
+    let on_a = b.create("");
+
+    // Commands, files, terminals and ports of each, through another.
+    for (gateway, id) in [(&a, &on_b), (&c, &on_a)] {
+        assert_eq!(gateway.ok(&["exec", id, "echo", "hello"]), "hello");
+        let file = gateway.home.path().join("file");
+        fs::write(&file, vec![7; 300_000]).unwrap();
+        gateway.ok(&["cp", file.to_str().unwrap(), &format!("{id}:/tmp/file")]);
+        assert_eq!(gateway.ok(&["exec", id, "stat", "-c", "%s", "/tmp/file"]), "300000");
+        let port = gateway.ask("GET", "/", &format!("host: 3000-{id}.localhost\r\n"), "");
+        assert!(port.body.contains("nothing_listens") || port.head.starts_with("http/1.1 502"), "{}", port.body);
+        let upgrade = "host: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                       sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let mut socket = gateway.send("GET", &format!("/v1/sandboxes/{id}/exec/pty"), upgrade, "");
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 101", "a terminal");
+    }
+    for node in [&a, &b, &c] {
+        let (head, ids) = node.listed();
+        assert_eq!(ids, [on_b.clone(), on_a.clone()], "the oldest first");
+        assert!(!head.contains("sandling-partial"), "{head}");
+    }
+
+    // What is nobody's business to know, and requests that could go in circles.
+    let unknown = a.ask("GET", &format!("/v1/sandboxes/{}", unused_id(&on_b)), "host: x\r\n", "");
+    assert!(unknown.head.starts_with("http/1.1 404"), "{}", unknown.head);
+    let ask_for_a = format!("GET /v1/sandboxes/{on_a} HTTP/1.1\r\nauthorization: Bearer {TOKEN}");
+    let stranger = ask_as_node(&b.address, None, &ask_for_a);
+    assert!(stranger.starts_with("HTTP/1.1 403"), "{stranger}");
+    let node = ask_as_node(&b.address, Some(c.home.path()), &ask_for_a);
+    assert!(node.starts_with("HTTP/1.1 404"), "a node answers nodes only for itself: {node}");
+    let without_token = format!("GET /v1/sandboxes/{on_b} HTTP/1.1");
+    let node = ask_as_node(&b.address, Some(c.home.path()), &without_token);
+    assert!(node.starts_with("HTTP/1.1 401"), "a node's certificate is no token: {node}");
+    let other_fleet = Node::new("other");
+    let init = ["fleet", "init", "--name", "other", "--address", &other_fleet.address, "--engine"];
+    refused(&other_fleet.output(&[&init[..], &[&engine]].concat()), "this etcd has a fleet already");
+    let other_etcd = EtcdServer::start().await.unwrap();
+    other_fleet.ok(&[&init[..], &[&format!("etcd://{}", other_etcd.address())]].concat());
+    let foreign = ask_as_node(&b.address, Some(other_fleet.home.path()), &ask_for_a);
+    assert!(!foreign.contains("HTTP/1.1"), "a certificate of another authority: {foreign}");
+
+    // Without b, a shows what it knows, and says what is missing.
+    b.kill();
+    let (head, ids) = a.listed();
+    assert!(head.contains("sandling-partial: b") && ids == [on_a.clone()], "{head} {ids:?}");
+    let unreachable = |node: &Node| {
+        let gone = node.ask("GET", &format!("/v1/sandboxes/{on_b}"), "host: x\r\n", "");
+        assert!(gone.head.starts_with("http/1.1 503") && gone.head.contains("retry-after"), "{}", gone.head);
+        assert!(gone.body.contains("node b does not answer"), "{}", gone.body);
+    };
+    unreachable(&a);
+    wait_for("b is no member", || a.states().len() == 2);
+    unreachable(&c);
+    b.serve();
+    wait_for("b is back", || a.listed().1.len() == 2 && a.states().len() == 3);
+
+    // Without etcd, everything that runs goes on, and creates are refused.
+    drop(etcd);
+    let create = || a.ask("POST", "/v1/sandboxes", "host: x\r\nidempotency-key: two\r\n", r#"{"template":"base"}"#);
+    let refusal = create();
+    assert!(refusal.head.starts_with("http/1.1 503") && refusal.head.contains("retry-after"), "{}", refusal.head);
+    let plain = || a.ask("POST", "/v1/sandboxes", "host: x\r\n", r#"{"template":"unknown"}"#);
+    let unknown = plain();
+    assert!(unknown.body.contains("template_unknown"), "{}\n{}", unknown.head, unknown.body);
+    wait_for("the nodes have lost their leases", || plain().body.contains("has lost its lease"));
+    assert_eq!(c.ok(&["exec", &on_b, "echo", "still here"]), "still here");
+    assert_eq!(b.listed().1.len(), 2);
+}

@@ -1,0 +1,322 @@
+//! The ledger of a fleet: etcd, through the JSON gateway that every etcd since 3.4 serves beside gRPC.
+//!
+//! The crate `etcd-client` would bring tonic and needs `protoc` at build time, which `cargo build` here does not. The
+//! gateway needs only the HTTP client that the workspace already has. Its price is JSON with base64 keys and values.
+//! Connections are plain HTTP: the certificates of a fleet do not exist yet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Request, Response, header};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::definition::{
+    Change, Changes, Condition, Expect, LeaseId, Ledger, LedgerError, Outcome, Page, Record, Revision, Transaction,
+    Write,
+};
+
+pub struct EtcdLedger {
+    client: Client<HttpConnector, Full<Bytes>>,
+    /// Such as `http://10.0.0.1:2379`.
+    endpoints: Vec<String>,
+    current: AtomicUsize,
+    answer_within: Duration,
+}
+
+/// etcd's JSON writes 64-bit numbers as text and leaves out zeros.
+#[derive(Debug, Default, Clone, Copy)]
+struct Number(i64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(default)]
+    revision: Number,
+}
+
+#[derive(Deserialize)]
+struct KeyValue {
+    key: String,
+    #[serde(default)]
+    value: String,
+    #[serde(default)]
+    create_revision: Number,
+    #[serde(default)]
+    mod_revision: Number,
+}
+
+#[derive(Deserialize)]
+struct RangeAnswer {
+    /// Missing inside the answer of a transaction.
+    header: Option<Header>,
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize)]
+struct TransactionAnswer {
+    header: Header,
+    #[serde(default)]
+    succeeded: bool,
+    #[serde(default)]
+    responses: Vec<OperationAnswer>,
+}
+
+#[derive(Deserialize)]
+struct OperationAnswer {
+    response_range: Option<RangeAnswer>,
+}
+
+#[derive(Deserialize)]
+struct LeaseAnswer {
+    #[serde(rename = "ID", default)]
+    id: Number,
+    #[serde(rename = "TTL", default)]
+    ttl: Number,
+}
+
+/// One message of a stream.
+#[derive(Deserialize)]
+struct Message<T> {
+    result: T,
+}
+
+#[derive(Deserialize)]
+struct WatchAnswer {
+    #[serde(default)]
+    canceled: bool,
+    #[serde(default)]
+    compact_revision: Number,
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type", default)]
+    kind: String,
+    kv: KeyValue,
+}
+
+/// What etcd answers instead of a result.
+#[derive(Deserialize)]
+struct Failure {
+    #[serde(default)]
+    error: Value,
+    #[serde(default)]
+    message: String,
+}
+
+fn unavailable(error: impl std::fmt::Display) -> LedgerError {
+    LedgerError::Unavailable(error.to_string())
+}
+
+fn unexpected(error: impl std::fmt::Display) -> LedgerError {
+    LedgerError::Unexpected(error.to_string())
+}
+
+fn decode(text: &str) -> Result<Arc<str>, LedgerError> {
+    let bytes = BASE64.decode(text).map_err(unexpected)?;
+    Ok(String::from_utf8(bytes).map_err(unexpected)?.into())
+}
+
+impl KeyValue {
+    fn record(&self) -> Result<Record, LedgerError> {
+        Ok(Record {
+            key: decode(&self.key)?,
+            value: decode(&self.value)?,
+            created: Revision(self.create_revision.0),
+            modified: Revision(self.mod_revision.0),
+        })
+    }
+}
+
+/// The end of the range of keys with the prefix: its last byte plus one. Our prefixes are ASCII.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+fn compare(condition: &Condition) -> Value {
+    let (target, result, field, revision) = match condition.expect {
+        Expect::Absent => ("CREATE", "EQUAL", "create_revision", 0),
+        Expect::Modified(revision) => ("MOD", "EQUAL", "mod_revision", revision.0),
+        Expect::Created(revision) => ("CREATE", "EQUAL", "create_revision", revision.0),
+        Expect::NotCreated(revision) => ("CREATE", "NOT_EQUAL", "create_revision", revision.0),
+    };
+    json!({"key": BASE64.encode(&condition.key), "target": target, "result": result, field: revision.to_string()})
+}
+
+fn operation(write: &Write) -> Value {
+    match write {
+        Write::Put { key, value, lease } => {
+            let lease = lease.map_or(0, |lease| lease.0).to_string();
+            json!({"request_put": {"key": BASE64.encode(key), "value": BASE64.encode(value), "lease": lease}})
+        }
+        Write::Delete { key } => json!({"request_delete_range": {"key": BASE64.encode(key)}}),
+    }
+}
+
+impl EtcdLedger {
+    /// Uses one of the members at a time and the next one after a failure.
+    pub fn new(endpoints: Vec<String>, answer_within: Duration) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { client, endpoints, current: AtomicUsize::new(0), answer_within }
+    }
+
+    async fn send(&self, path: &str, body: &Value) -> Result<Response<Incoming>, LedgerError> {
+        let current = self.current.load(Ordering::Relaxed);
+        let endpoint = &self.endpoints[current % self.endpoints.len()];
+        let request = Request::post(format!("{endpoint}/v3/{path}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body.to_string())))
+            .map_err(unexpected)?;
+        let sent = tokio::time::timeout(self.answer_within, self.client.request(request)).await;
+        let failure = match sent {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => unavailable(error),
+            Err(_) => unavailable(format!("{endpoint} did not answer in {:?}", self.answer_within)),
+        };
+        // Several requests that fail together must not skip a member.
+        let next = current.wrapping_add(1);
+        let _ = self.current.compare_exchange(current, next, Ordering::Relaxed, Ordering::Relaxed);
+        Err(failure)
+    }
+
+    async fn ask<T: for<'de> Deserialize<'de>>(&self, path: &str, body: Value) -> Result<T, LedgerError> {
+        let response = self.send(path, &body).await?;
+        let status = response.status();
+        let body = tokio::time::timeout(self.answer_within, response.into_body().collect());
+        let body = body.await.map_err(unavailable)?.map_err(unavailable)?.to_bytes();
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(unexpected);
+        }
+        let failure: Failure = serde_json::from_slice(&body).map_err(unavailable)?;
+        let reason = if failure.message.is_empty() { failure.error.to_string() } else { failure.message };
+        Err(if reason.contains("lease not found") { LedgerError::LeaseGone } else { unavailable(reason) })
+    }
+
+    /// Reads a stream until `pick` finds in a message what it wants, and closes it.
+    async fn first_message<T>(
+        &self,
+        response: Response<Incoming>,
+        pick: impl Fn(&[u8]) -> Result<Option<T>, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut body = response.into_body();
+        let mut text = Vec::new();
+        while let Some(frame) = body.frame().await {
+            text.extend_from_slice(frame.map_err(unavailable)?.data_ref().map_or(&[][..], |data| data));
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                if let Some(found) = pick(&line)? {
+                    return Ok(found);
+                }
+            }
+        }
+        Err(unavailable("the stream ended"))
+    }
+}
+
+fn changes_in(line: &[u8], after: Revision) -> Result<Option<Changes>, LedgerError> {
+    let Message { result } = serde_json::from_slice::<Message<WatchAnswer>>(line).map_err(unavailable)?;
+    if result.compact_revision.0 > 0 {
+        return Err(LedgerError::Compacted { after: after.0 });
+    }
+    if result.canceled {
+        return Err(unavailable("the watch was canceled"));
+    }
+    let change = |event: &Event| match event.kind.as_str() {
+        "DELETE" => Ok(Change::Deleted { key: decode(&event.kv.key)? }),
+        _ => event.kv.record().map(Change::Put),
+    };
+    let changes = result.events.iter().map(change).collect::<Result<Vec<_>, _>>()?;
+    // The header has the ledger's newest revision, of which the events may come in a later message.
+    Ok(result.events.last().map(|last| Changes { changes, until: Revision(last.kv.mod_revision.0) }))
+}
+
+impl Ledger for EtcdLedger {
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, LedgerError> {
+        let answer: LeaseAnswer = self.ask("lease/grant", json!({"TTL": ttl.as_secs().to_string()})).await?;
+        Ok(LeaseId(answer.id.0))
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), LedgerError> {
+        let answer: Message<LeaseAnswer> = self.ask("lease/keepalive", json!({"ID": lease.0.to_string()})).await?;
+        if answer.result.ttl.0 > 0 { Ok(()) } else { Err(LedgerError::LeaseGone) }
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), LedgerError> {
+        match self.ask::<Value>("lease/revoke", json!({"ID": lease.0.to_string()})).await {
+            Ok(_) | Err(LedgerError::LeaseGone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome, LedgerError> {
+        let conditions = &transaction.conditions;
+        let read = |condition: &Condition| json!({"request_range": {"key": BASE64.encode(&condition.key)}});
+        let body = json!({
+            "compare": conditions.iter().map(compare).collect::<Vec<_>>(),
+            "success": transaction.writes.iter().map(operation).collect::<Vec<_>>(),
+            "failure": conditions.iter().map(read).collect::<Vec<_>>(),
+        });
+        let answer: TransactionAnswer = self.ask("kv/txn", body).await?;
+        if answer.succeeded {
+            return Ok(Outcome::Committed(Revision(answer.header.revision.0)));
+        }
+        let current = answer.responses.iter().map(|operation| {
+            let kvs = operation.response_range.as_ref().map_or(&[][..], |range| &range.kvs);
+            kvs.first().map(KeyValue::record).transpose()
+        });
+        Ok(Outcome::Refused(current.collect::<Result<_, _>>()?))
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Record>, LedgerError> {
+        let answer: RangeAnswer = self.ask("kv/range", json!({"key": BASE64.encode(key)})).await?;
+        answer.kvs.first().map(KeyValue::record).transpose()
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LedgerError> {
+        // The first key after `after` is `after` with a zero byte.
+        let from = after.filter(|after| *after >= prefix).map_or(prefix.to_owned(), |after| format!("{after}\0"));
+        let body = json!({
+            "key": BASE64.encode(from), "range_end": BASE64.encode(end_of(prefix)), "limit": limit.to_string(),
+        });
+        let answer: RangeAnswer = self.ask("kv/range", body).await?;
+        let records = answer.kvs.iter().map(KeyValue::record).collect::<Result<_, _>>()?;
+        let header = answer.header.ok_or_else(|| unexpected("a list without a header"))?;
+        Ok(Page { records, revision: Revision(header.revision.0) })
+    }
+
+    async fn changes(&self, prefix: &str, after: Revision) -> Result<Changes, LedgerError> {
+        let body = json!({"create_request": {
+            "key": BASE64.encode(prefix), "range_end": BASE64.encode(end_of(prefix)),
+            "start_revision": (after.0 + 1).to_string(),
+        }});
+        let response = self.send("watch", &body).await?;
+        self.first_message(response, |line| changes_in(line, after)).await
+    }
+
+    async fn compact(&self, until: Revision) -> Result<(), LedgerError> {
+        self.ask::<Value>("kv/compaction", json!({"revision": until.0.to_string()})).await.map(drop)
+    }
+}

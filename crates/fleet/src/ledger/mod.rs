@@ -1,0 +1,14 @@
+//! The ledger holds only what two nodes must agree on, and orders every change of it.
+
+mod definition;
+mod etcd;
+mod model;
+mod sqlite;
+
+pub use definition::{
+    Change, Changes, Condition, Expect, LeaseId, Ledger, LedgerError, Outcome, Page, Record, Revision, Transaction,
+    Write,
+};
+pub use etcd::EtcdLedger;
+pub use model::ModelLedger;
+pub use sqlite::SqliteLedger;

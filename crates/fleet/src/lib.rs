@@ -1,0 +1,35 @@
+//! What the nodes of a fleet decide together: who is a member, who owns a sandbox, how a quota is shared, where a sandbox
+//! goes, and how a node is drained.
+//!
+//! The crate knows neither machines nor HTTP between nodes. Servers use [`Membership`] and [`assign`]. [`Node`] also decides
+//! about ownership, quotas and moves, and asks for machines and other nodes through [`Host`] and [`Peers`]; so far only the
+//! simulator runs it.
+
+mod claims;
+mod clock;
+mod creates;
+mod host;
+mod join_pass;
+mod ledger;
+mod membership;
+mod node;
+mod permits;
+mod placement;
+mod records;
+
+pub use claims::Identity;
+pub use clock::{BootClock, Clock};
+pub use creates::{Assigned, assign};
+pub use host::{Ask, CreateRequest, Host, Known, Peers, Presence, Reply, Unreachable};
+pub use join_pass::{JoinPass, PassError};
+pub use ledger::{
+    Change, Changes, Condition, EtcdLedger, Expect, LeaseId, Ledger, LedgerError, ModelLedger, Outcome, Page, Record,
+    Revision, SqliteLedger, Transaction, Write,
+};
+pub use membership::{LeaseSettings, Membership, NoMembersYet};
+pub use node::{Node, Settings, end_drain, start_drain};
+pub use placement::Member;
+pub use records::{
+    HeldRecord, NODES, NodeRecord, QuotaRecord, SANDBOXES, SandboxRecord, SandboxState, encode, node_tag, quota_key,
+    sandbox_key,
+};

@@ -1,0 +1,104 @@
+//! Runs the fleet's real decisions with simulated nodes, network, clocks and faults.
+//!
+//! By default seeds run for `SANDLING_SIMULATOR_SECONDS` (5). `SANDLING_SIMULATOR_SEEDS` is a number of seeds instead.
+//! `SANDLING_SIMULATOR_SEED` runs one. A seed that fails is printed and kept in the target directory, and runs first the
+//! next time.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
+mod checks;
+mod run;
+mod world;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use run::{Finished, Plan, run};
+use world::MissingFence;
+
+const SMALL: Plan = Plan { nodes: 8, creates_per_second: 20, faults_per_second: 1, seconds: 100 };
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+fn kept_seeds() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simulator-seeds")
+}
+
+/// Small fleets have the most conflicts. Every tenth is larger.
+fn plan(seed: u64) -> Plan {
+    let nodes = if seed % 10 == 9 { 60 } else { 3 + (seed % 7) as usize * 2 };
+    Plan { nodes, faults_per_second: 1 + nodes / 10, creates_per_second: 10 + nodes, ..SMALL }
+}
+
+fn check(plan: Plan, seed: u64) {
+    println!("seed {seed} with {} nodes", plan.nodes);
+    let finished = run(plan, seed, None);
+    if !finished.violations.is_empty() {
+        let mut kept = fs::OpenOptions::new().create(true).append(true).open(kept_seeds()).unwrap();
+        writeln!(kept, "{seed}").unwrap();
+        let violations = finished.violations.join("\n  ");
+        panic!("seed {seed} fails (SANDLING_SIMULATOR_SEED={seed} repeats it):\n  {violations}");
+    }
+    assert!(finished.acknowledged > 0, "seed {seed} acknowledged no create");
+}
+
+#[test]
+fn random_faults_break_no_promise() {
+    if let Some(seed) = variable("SANDLING_SIMULATOR_SEED") {
+        return check(plan(seed), seed);
+    }
+    let kept = fs::read_to_string(kept_seeds()).unwrap_or_default();
+    for seed in kept.lines().map(|seed| seed.parse().unwrap()) {
+        check(plan(seed), seed);
+    }
+    if let Some(seeds) = variable("SANDLING_SIMULATOR_SEEDS") {
+        return (0..seeds).for_each(|seed| check(plan(seed), seed));
+    }
+    let end = Instant::now() + Duration::from_secs(variable("SANDLING_SIMULATOR_SECONDS").unwrap_or(5));
+    let first = fastrand::u64(..1 << 40);
+    (first..).take_while(|_| Instant::now() < end).for_each(|seed| check(plan(seed), seed));
+}
+
+#[test]
+fn a_thousand_nodes_keep_the_promises() {
+    let plan = Plan { nodes: 1000, creates_per_second: 100, faults_per_second: 5, seconds: 30 };
+    check(plan, variable("SANDLING_SIMULATOR_SEED").unwrap_or(1));
+}
+
+#[test]
+fn a_seed_repeats_its_run() {
+    let [one, other] = [(), ()].map(|()| run(SMALL, 7, None).digest);
+    assert_eq!(one, other);
+    assert_ne!(one, run(SMALL, 8, None).digest);
+}
+
+/// The first seed that notices the missing fence.
+fn noticed(mutation: MissingFence) -> Finished {
+    let mut runs = (0..40).map(|seed| run(SMALL, seed, Some(mutation)));
+    runs.find(|finished| !finished.violations.is_empty()).unwrap_or_else(|| panic!("no seed notices {mutation:?}"))
+}
+
+#[test]
+fn a_missing_lease_fence_is_noticed() {
+    noticed(MissingFence::Lease);
+}
+
+#[test]
+fn a_claim_that_is_not_unique_is_noticed() {
+    let violations = noticed(MissingFence::UniqueClaim).violations;
+    assert!(violations.iter().any(|violation| violation.starts_with("ran twice")), "{violations:?}");
+}
+
+#[test]
+fn a_swap_without_the_revision_is_noticed() {
+    noticed(MissingFence::RecordRevision);
+}
+
+#[test]
+fn a_quota_share_that_is_not_compared_is_noticed() {
+    let violations = noticed(MissingFence::QuotaShare).violations;
+    assert!(violations.iter().any(|violation| violation.starts_with("quota")), "{violations:?}");
+}
