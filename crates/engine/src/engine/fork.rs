@@ -9,7 +9,7 @@
 //! end and say why.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -187,8 +187,8 @@ impl Engine {
         forks.sort_by_key(|fork| fork.sandbox.info.fork.as_ref().map(|place| place.index));
         if let Some((finishing, pages)) = finishing.zip(saved.unwritten.clone()) {
             if failed.is_none() && !finishing.is_finished() {
-                let children = forks.iter().map(|fork| fork.sandbox.clone()).collect();
-                tokio::spawn(self.clone().end_unless_written(saved, finishing, children));
+                let children = forks.iter().map(|fork| fork.sandbox.id().clone()).collect();
+                tokio::spawn(Self::end_unless_written(Arc::downgrade(self), saved, finishing, children));
                 return Ok(forks);
             }
             match finishing.await.unwrap_or(Err(SnapshotError::CutOff)) {
@@ -304,25 +304,27 @@ impl Engine {
         Ok(Fork { sandbox, receipt })
     }
 
-    /// Ends the children of a parent if its pages cannot be written: they would wait for them forever.
+    /// Ends the children of a parent if its pages cannot be written: they would wait for them forever. It keeps no engine
+    /// alive: one that is closed has let go of its machines, and another may have taken them over.
     async fn end_unless_written(
-        self: Arc<Self>,
+        engine: Weak<Self>,
         saved: Arc<SavedParent>,
         finishing: Finishing,
-        children: Vec<Arc<Sandbox>>,
+        children: Vec<SandboxId>,
     ) {
         let Some(pages) = saved.unwritten.clone() else { return };
         if pages.wait().await {
             return;
         }
         let Err(error) = finishing.await.unwrap_or(Err(SnapshotError::CutOff)) else { return };
+        let Some(engine) = engine.upgrade() else { return };
         let why = format!("the memory of the sandbox that it was forked from could not be written: {error}");
-        for child in children {
+        for child in children.iter().filter_map(|id| engine.get(id)) {
             tracing::error!(sandbox = %child.id(), error = &error as &dyn std::error::Error, "a child of a fork ends, because its parent's pages could not be written");
             // A child that does not end has logged why.
             let _ = child.end(EndReason::Lost(why.clone())).await;
         }
-        self.let_go_of(saved);
+        engine.let_go_of(saved);
     }
 
     /// Removes what is left of a save that failed, or that has no children. Nothing could remove it while it was held.
