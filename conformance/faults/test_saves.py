@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import of_machine, qemu_of, until
+from support.processes import kill_machine, qemu_of, until
 
 
 def standing(server, sandbox, change):
@@ -171,11 +171,7 @@ def test_a_machine_that_dies_while_it_is_saved_takes_nobody_with_it(serve):
     saving = threading.Thread(target=ask, args=(client, f"/v1/sandboxes/{doomed}/snapshots", answers))
     saving.start()
     time.sleep(0.05)
-    for pid in of_machine(server.home / "sandboxes" / doomed):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    kill_machine(server.home / "sandboxes" / doomed)
     saving.join()
     until("its end is known", lambda: doomed not in client.living())
     if answers[0].status == 201:
@@ -216,8 +212,7 @@ def test_a_volume_outlives_a_killed_server_and_its_sandbox(serve):
     assert client.run(sandbox, "cat /data/file") == "kept\n"
     assert client.call("POST", "/v1/sandboxes", {"template": "base", **wish}).status == 409
     assert client.call("DELETE", "/v1/volumes/data").status == 409
-    for pid in of_machine(server.home / "sandboxes" / sandbox):
-        os.kill(pid, signal.SIGKILL)
+    kill_machine(server.home / "sandboxes" / sandbox)
     until("its end is known", lambda: sandbox not in client.living())
     reader = client.create(volumes=[{"name": "data", "mount": "/data", "read_only": True}])
     assert client.run(reader, "cat /data/file") == "kept\n"

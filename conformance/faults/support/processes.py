@@ -1,5 +1,6 @@
 """The descendants of this process. Machines outlive the process that started them; a subreaper still finds them."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -40,10 +41,8 @@ def end_all_below(pid):
     """Ends all descendants of a process."""
     while left := below(pid):
         for child in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def of_machines(home):
@@ -58,6 +57,13 @@ def of_machine(directory):
     except (OSError, ValueError):
         return set()
     return {machine["qemu"]["pid"], machine["keeper"]["pid"]}
+
+
+def kill_machine(directory):
+    """Kills a machine's processes. When one of them is gone, another may end by itself before it is killed."""
+    for pid in of_machine(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def qemu_of(directory):
