@@ -184,7 +184,7 @@ impl NewSandbox {
     }
 }
 
-/// What a pause saves. Clients that say nothing want the memory, too.
+/// What a pause saves: the disk, and also the memory unless the client asks for the disk alone.
 pub(super) fn kept(memory: Option<bool>) -> Kept {
     if memory == Some(false) { Kept::Disk } else { Kept::Everything }
 }
