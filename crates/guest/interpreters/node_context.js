@@ -133,9 +133,23 @@ class Context {
     const error = outcome.interrupted
       ? { name: 'Interrupted', value: 'the cell was interrupted', text: 'Interrupted: the cell was interrupted\n' }
       : 'thrown' in outcome ? describe(outcome.thrown, outcome.syntax) : null;
+    if (outcome.interrupted) [process.stdout, process.stderr].forEach(mend);
     await Promise.all([written(process.stdout), written(process.stderr)]);
     this.send({ done: number, status, error });
   }
+}
+
+/**
+ * Ends a write that an interrupt cut off. Such a stream waits for ever for the end of that write, and buffers whatever
+ * is written after it.
+ */
+function mend(stream) {
+  const state = stream._writableState;
+  // What the handle still has to write ends by itself.
+  if (stream.destroyed || !stream._handle || stream._handle.writeQueueSize > 0) return;
+  state.bufferProcessing = false;
+  if (state.writing) state.onwrite(null);
+  else if (state.buffered.length === 0) state.length = 0;
 }
 
 /** Resolves when all output is in the pipe; Node buffers what does not fit. */

@@ -194,6 +194,20 @@ class ContextTest(InterpreterTest):
                 self.assertEqual(self.context.end_cell().status, "interrupted")
                 self.assertEqual(self.run_ok("1 + 1").text, "2")
 
+    def test_an_interrupt_within_a_write_leaves_the_stream_usable(self):
+        wait = "require('fs').writeSync(2, 'begun'); for (;;) {}"
+        for place in (wait, f"write.apply(this, args); {wait}"):
+            with self.subTest(place):
+                self.context.begin_cell(f"""
+                    handle = process.stdout._handle; write = handle.writeUtf8String;
+                    handle.writeUtf8String = function (...args) {{ delete handle.writeUtf8String; {place} }};
+                    console.log('cut'); 0""")
+                self.wait_until(lambda: self.context.drain() or self.context.stderr)
+                os.kill(self.context.pid, signal.SIGINT)
+                self.assertEqual(self.context.end_cell().status, "interrupted")
+                cell = self.run_ok("console.log('whole'); 7")
+                self.assertEqual((cell.stdout, cell.text), ("whole\n", "7"))
+
     def test_an_interrupt_between_cells_is_ignored(self):
         self.run_ok("let kept = 5")
         os.kill(self.context.pid, signal.SIGINT)
