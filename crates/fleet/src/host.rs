@@ -28,7 +28,8 @@ pub trait Host: Send + Sync {
     fn fingerprint(&self) -> String;
     /// Written before the ledger is asked, so that a restarted node knows what it may own.
     fn note(&self, key: &str, generation: u32);
-    /// Starts a machine that nobody can use yet. False if the host cannot.
+    /// Starts a machine that nobody can use yet. False if the host cannot, or if the sandbox was discarded meanwhile:
+    /// a start may last longer than an epoch, and the recovery after it discards what was only starting.
     fn start(&self, key: &str, generation: u32) -> impl Future<Output = bool> + Send;
     /// Lets commands into the machine, and wakes it if it is hibernated.
     fn release(&self, key: &str, generation: u32);

@@ -333,10 +333,9 @@ impl Host for Seat {
         sleep(self.latency() * 20).await;
         self.gate().await;
         let starts = !self.world.happens(1.0);
-        if starts {
-            self.world.slot(self.at).machines.insert((key.to_owned(), generation), Presence::Machine);
-        }
-        starts
+        let mut slot = self.world.slot(self.at);
+        let noted = slot.machines.get_mut(&(key.to_owned(), generation)).filter(|_| starts);
+        noted.map(|presence| *presence = Presence::Machine).is_some()
     }
 
     fn release(&self, key: &str, generation: u32) {
