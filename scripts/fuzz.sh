@@ -33,12 +33,13 @@ cp target/debug/examples/fuzz "$out/fuzz"
 
 [ "$seconds" != 0 ] || exit 0
 
-# Runs one target. Its log is only needed to look into a finding.
+# Runs one target. Its log is only needed to look into a finding. One input may take long, because CI leaves little time for
+# this.
 run() { # SECONDS TARGET
   mkdir -p "$out/corpus/$2"
   local log=$out/$2.log dictionary=()
   [ ! -f "fuzz/dictionaries/$2.dict" ] || dictionary=(-dict="fuzz/dictionaries/$2.dict")
-  SANDLING_FUZZ_TARGET=$2 "$out/fuzz" -seed="${SANDLING_FUZZ_SEED:-0}" -max_total_time="$1" -timeout=300 -rss_limit_mb=1024 "${dictionary[@]}" \
+  SANDLING_FUZZ_TARGET=$2 "$out/fuzz" -seed="${SANDLING_FUZZ_SEED:-0}" -max_total_time="$1" -timeout=1200 -rss_limit_mb=1024 "${dictionary[@]}" \
     -artifact_prefix="$out/artifacts/$2-" "$out/corpus/$2" "fuzz/corpus/$2" >"$log" 2>&1 ||
     { echo "$2 failed:" >&2; tail -50 "$log" >&2; exit 255; }
   printf '%-14s %s\n' "$2" "$(tail -1 "$log")"

@@ -6,8 +6,8 @@ resolve = socket.getaddrinfo
 
 
 def resolve_localhost(host, *arguments, **options):
-    is_local = isinstance(host, str) and host.endswith(".localhost")
-    return resolve("127.0.0.1" if is_local else host, *arguments, **options)
+    name = host.decode() if isinstance(host, bytes) else host or ""
+    return resolve("127.0.0.1" if name.endswith(".localhost") else host, *arguments, **options)
 
 
 socket.getaddrinfo = resolve_localhost

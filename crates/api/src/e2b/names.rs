@@ -8,9 +8,10 @@ use crate::app::App;
 use crate::error::ApiError;
 
 /// E2B's template names, and the built-in templates they stand for.
-const STANDS_FOR: [(&str, &str); 3] = [
+const STANDS_FOR: [(&str, &str); 4] = [
     ("code-interpreter-v1", "code-interpreter"),
     ("e2bdev/code-interpreter", "code-interpreter"),
+    ("mcp-gateway", "code-interpreter"),
     ("e2bdev/base", "base"),
 ];
 

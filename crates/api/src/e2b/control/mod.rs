@@ -8,6 +8,7 @@ mod forks;
 mod lifecycle;
 mod list;
 mod logs;
+mod mcp;
 mod metrics;
 mod network;
 mod sandboxes;

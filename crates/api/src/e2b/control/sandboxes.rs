@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::routing::{get, post};
-use sandling_engine::{CreateSpec, EndReason, Kept, RunSpec, SandboxInfo, Sleep, VolumeSpec};
+use sandling_engine::{CreateSpec, EndReason, Kept, RunSpec, Sandbox, SandboxInfo, Sleep, VolumeSpec};
 use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::SandboxCall;
+use super::mcp;
 use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::convert::sandbox::{check_env, check_map};
@@ -88,12 +89,13 @@ async fn create(
 
 async fn create_with_volumes(call: &Call<Run>, mark: &Mark, request: NewSandbox) -> Result<SandboxInfo, ApiError> {
     let (app, workspace) = (&call.app, call.workspace());
+    let has_mcp = request.mcp.is_some();
     let spec = request.into_spec(app, workspace.as_str())?;
     let created = app.service.sandboxes.create(workspace, spec).await;
     let info = created.map_err(|error| no_template(error.into()))?.info();
     call.context.made(info.id.as_str());
     mark.made(info.id.as_str());
-    if let Err(error) = give_volumes(app, &info).await {
+    if let Err(error) = prepare(app, &info, has_mcp).await {
         // The client never learns this sandbox's id, so it must not stay running.
         if let Some(sandbox) = app.engine.get(&info.id) {
             let _ = sandbox.end(EndReason::Requested).await;
@@ -101,6 +103,16 @@ async fn create_with_volumes(call: &Call<Run>, mark: &Mark, request: NewSandbox)
         return Err(error);
     }
     Ok(info)
+}
+
+/// Does what the client's next request relies on.
+async fn prepare(app: &App, info: &SandboxInfo, has_mcp: bool) -> Result<(), ApiError> {
+    let Some(sandbox) = app.engine.get(&info.id) else { return Ok(()) };
+    give_volumes(&sandbox, info).await?;
+    if has_mcp {
+        mcp::install(&sandbox).await?;
+    }
+    Ok(())
 }
 
 /// E2B's clients expect 404 for an unknown template.
@@ -112,8 +124,10 @@ fn no_template(mut error: ApiError) -> ApiError {
 }
 
 /// Makes the sandbox's user the owner of its new volumes, which root owns at first.
-async fn give_volumes(app: &App, info: &SandboxInfo) -> Result<(), ApiError> {
-    let (Some(sandbox), false) = (app.engine.get(&info.id), info.volumes.is_empty()) else { return Ok(()) };
+async fn give_volumes(sandbox: &Arc<Sandbox>, info: &SandboxInfo) -> Result<(), ApiError> {
+    if info.volumes.is_empty() {
+        return Ok(());
+    }
     let script = r#"for at in "$@"; do [ "$(stat -c %u "$at")" != 0 ] || chown "$0": "$at"; done"#;
     let mut argv = ["sh", "-c", script, Settings::of(info).user()].map(str::to_owned).to_vec();
     argv.extend(info.volumes.iter().map(|volume| volume.mount.clone()));
@@ -130,10 +144,8 @@ impl From<Mount> for VolumeSpec {
 
 impl NewSandbox {
     fn into_spec(self, app: &App, workspace: &str) -> Result<CreateSpec, ApiError> {
-        for (asked, what) in [(self.iam.is_some(), "iam tokens"), (self.mcp.is_some(), "the MCP gateway")] {
-            if asked {
-                return Err(unsupported(&format!("{what} cannot be had here; leave it out")));
-            }
+        if self.iam.is_some() {
+            return Err(unsupported("iam tokens cannot be had here; leave them out"));
         }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
