@@ -8,8 +8,9 @@ import type { Sandbox } from "./sandbox.js";
 
 /** The user whose session the desktop shows. */
 const USER = "user";
-/** The port on which noVNC serves the screen. */
+/** The ports on which noVNC serves the screen: with the mouse and the keyboard, and without them. */
 const VIEW_PORT = 6080;
+const VIEW_ONLY_PORT = 6081;
 
 const BUTTONS = { left: "1", middle: "2", right: "3" } as const;
 const WHEEL = { up: "4", down: "5", left: "6", right: "7" } as const;
@@ -157,10 +158,14 @@ export class Desktop {
     await this.#tool(["xclip", "-selection", "clipboard", "-in"], text);
   }
 
-  /** A URL that shows the screen in a browser. Anybody with the URL can use it, for an hour by default. */
+  /**
+   * A URL that shows the screen in a browser. Anybody with the URL can use it, for an hour by default. With `viewOnly`, the
+   * URL leads to a view that takes no input.
+   */
   async viewUrl(options: { viewOnly?: boolean; ttlSeconds?: number } = {}): Promise<string> {
-    await this.#tool(["view-desktop"]);
-    const url = new URL((await this.#sandbox.preview(VIEW_PORT, { ttlSeconds: options.ttlSeconds })).url);
+    await this.#tool(["view-desktop", ...(options.viewOnly ? ["only"] : [])]);
+    const port = options.viewOnly ? VIEW_ONLY_PORT : VIEW_PORT;
+    const url = new URL((await this.#sandbox.preview(port, { ttlSeconds: options.ttlSeconds })).url);
     url.pathname += "vnc.html";
     url.searchParams.set("autoconnect", "true");
     url.searchParams.set("resize", "scale");

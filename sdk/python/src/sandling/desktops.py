@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 #: The user whose session the desktop shows.
 USER = "user"
-#: The port on which noVNC serves the screen.
-VIEW_PORT = 6080
+#: The ports on which noVNC serves the screen: with the mouse and the keyboard, and without them.
+VIEW_PORT, VIEW_ONLY_PORT = 6080, 6081
 
 BUTTONS = {"left": "1", "middle": "2", "right": "3"}
 WHEEL = {"up": "4", "down": "5", "left": "6", "right": "7"}

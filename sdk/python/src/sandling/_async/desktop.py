@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
-from ..desktops import BUTTONS, USER, VIEW_PORT, WHEEL, Window, chord, pair_of, view_url_of, windows_of
+from ..desktops import BUTTONS, USER, VIEW_ONLY_PORT, VIEW_PORT, WHEEL, Window, chord, pair_of, view_url_of, windows_of
 from .colour import sleep
 from .exec import AsyncExec
 
@@ -101,9 +101,13 @@ class AsyncDesktop:
         await self._tool("xclip", "-selection", "clipboard", "-in", stdin=text)
 
     async def view_url(self, *, view_only: bool = False, ttl_seconds: Optional[int] = None) -> str:
-        """A URL that shows the screen in a browser. Anybody with the URL can use it, for an hour by default."""
-        await self._tool("view-desktop")
-        preview = await self._sandbox.preview(VIEW_PORT, ttl_seconds=ttl_seconds)
+        """A URL that shows the screen in a browser. Anybody with the URL can use it, for an hour by default.
+
+        With ``view_only``, the URL leads to a view that takes no input.
+        """
+        await self._tool("view-desktop", *(["only"] if view_only else []))
+        port = VIEW_ONLY_PORT if view_only else VIEW_PORT
+        preview = await self._sandbox.preview(port, ttl_seconds=ttl_seconds)
         return view_url_of(preview.url, view_only)
 
     async def _tool(self, *command: str, stdin: Optional[str] = None) -> str:
