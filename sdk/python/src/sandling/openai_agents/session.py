@@ -33,7 +33,7 @@ from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tar_byt
 
 from .._async.client import AsyncClient
 from .._async.sandbox import AsyncSandbox
-from ..errors import BadRequestError, NotFoundError, SandboxTimeout, SandlingError
+from ..errors import NotFoundError, SandboxTimeout, SandlingError
 from ..options import DEFAULT_TEMPLATE
 from .terminals import Terminals
 
@@ -149,10 +149,10 @@ class SandlingSandboxSession(BaseSandboxSession):  # type: ignore[misc]
             ran = await self.sandbox.exec(body.pop("args"), timeout, on_limit="keep_tail", **body)
         except SandboxTimeout as error:
             raise ExecTimeoutError(command=command, timeout_s=timeout, cause=error) from error
-        except BadRequestError as error:
-            # There is no such user, directory or program.
-            return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=NOT_FOUND)
         except SandlingError as error:
+            # There is no such user, directory or program.
+            if error.code in ("cannot_start", "invalid"):
+                return ExecResult(stdout=b"", stderr=error.message.encode(), exit_code=NOT_FOUND)
             raise ExecTransportError(command=command, cause=error) from error
         return ExecResult(stdout=ran.stdout.encode(), stderr=ran.stderr.encode(), exit_code=ran.exit_code)
 
