@@ -1,9 +1,9 @@
-"""Makes five tasks for harbor and pushes their images: what `conformance/harbor/run.sh` runs.
+"""Makes tasks for harbor and pushes their images: what `conformance/harbor/run.sh` runs.
 
     tasks.py SANDLING FOLDER PORT
 
 The arguments are those of conformance/oci/support.py. The images share a layer with Debian and Python. Each has another one
-with the files of its task, and its own environment, user and directory.
+with the files of its task, and its own environment, user and directory. `built/dockerfile` has a Dockerfile.
 """
 
 import io
@@ -30,8 +30,7 @@ timeout_sec = 600.0
 
 [environment]
 build_timeout_sec = 1800.0
-docker_image = "{image}"
-workdir = "{workdir}"
+{source}
 cpus = 1
 memory_mb = 1024
 """
@@ -54,15 +53,20 @@ def archive():
 
 def task(name, instruction, solution, check, files, workdir="/app", **config):
     """A task whose image has these files in its second layer."""
-    path, image = folder / "tasks" / name, f"tasks/{name}:1"
+    image = f"tasks/{name}:1"
     write_layout(folder / "image", [DEBIAN, layer(directory(b"app"), *files)], "gzip", {"WorkingDir": workdir, **config})
     push(folder / "image", image)
+    source = f'docker_image = "{registry}/{image}"\nworkdir = "{workdir}"'
+    write_task(folder / "tasks" / name, source, instruction, solution, check, {".keep": ""})
+
+
+def write_task(path, source, instruction, solution, check, environment):
     for file, text in {
-        "task.toml": CONFIG.format(image=f"{registry}/{image}", workdir=workdir),
+        "task.toml": CONFIG.format(source=source),
         "instruction.md": instruction + "\n",
         "solution/solve.sh": f"#!/bin/bash\nset -e\n{solution}\n",
         "tests/test.sh": TEST.format(check=check),
-        "environment/.keep": "",
+        **{f"environment/{name}": content for name, content in environment.items()},
     }.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
         (path / file).write_text(text)
@@ -104,4 +108,15 @@ task(
     'for link in *; do [ ! -L "$link" ] || cp --remove-destination "$(readlink "$link")" "$link"; done',
     '[ -z "$(find /app -type l)" ] && [ "$(cat /app/one /app/two)" = "$(printf "1\\n1\\n")" ]',
     [entry(b"app/number", content=b"1\n"), symlink(b"app/one", b"number"), symlink(b"app/two", b"number")],
+)
+write_task(
+    folder / "built" / "dockerfile",
+    'network_mode = "no-network"',
+    "Reverse the lines of letters in the current directory.",
+    "tac letters >reversed && mv reversed letters",
+    '[ "$(tr -d "\\n" </srv/built/letters) $KIND" = "cba built" ]',
+    {
+        "Dockerfile": f"FROM {registry}/tasks/python:1\nENV KIND=built\nWORKDIR /srv/built\nCOPY letters .\n",
+        "letters": "a\nb\nc\n",
+    },
 )

@@ -1,23 +1,19 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A terminal in a sandbox, over a WebSocket on a connection of httpx."""
+"""A terminal in a sandbox, over a WebSocket."""
 
 from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, List, Optional
 from urllib.parse import urlencode
 
-from ..errors import ConfigError, ConnectionError, RequestTimeout, SandlingError, ServerError
+from ..errors import ConnectionError, SandlingError
 from .colour import Source
+from .websocket import WebSocket
 
 if TYPE_CHECKING:
-    from ..audit import Recording
     from .sandbox import Sandbox
-
-BLOCK = 65536
-WRITE_WITHIN = 60.0
 
 
 class Terminal:
@@ -25,38 +21,14 @@ class Terminal:
 
     def __init__(self, sandbox: Sandbox, *, rows: int, cols: int, cmd: Optional[str], user: Optional[str]) -> None:
         wanted = {"rows": rows, "cols": cols, "cmd": cmd, "user": user}
-        self._query = urlencode({name: value for name, value in wanted.items() if value is not None})
-        self._sandbox = sandbox
-        self._stack = ExitStack()
-        self._socket: Any = None
-        self._recording: Optional[Recording] = None
-        self._protocol: Any = None
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        self._socket = WebSocket(sandbox, f"/exec/pty?{query}")
         self._received: List[bytes] = []
-        self._partial = ""
-        self._closed = False
         #: How the shell ended; ``None`` while it runs.
         self.exit_code: Optional[int] = None
 
     def __enter__(self) -> Terminal:
-        try:
-            from wsproto.connection import Connection, ConnectionType
-            from wsproto.utilities import generate_nonce
-        except ImportError as error:
-            raise ConfigError("a terminal needs wsproto: pip install 'sandling[terminal]'") from error
-        headers = {
-            "connection": "Upgrade",
-            "upgrade": "websocket",
-            "sec-websocket-version": "13",
-            "sec-websocket-key": generate_nonce().decode(),
-        }
-        path = f"/exec/pty?{self._query}"
-        answer = self._stack.enter_context(self._sandbox._stream("GET", path, headers=headers, silence=None))
-        if answer.status_code != 101:
-            self._stack.close()
-            raise ServerError(f"the server did not open a terminal: it answered {answer.status_code}")
-        self._socket = answer.extensions["network_stream"]
-        self._recording = answer.extensions.get("recording")
-        self._protocol = Connection(ConnectionType.CLIENT)
+        self._socket.open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,16 +36,12 @@ class Terminal:
 
     def write(self, data: bytes | str) -> None:
         """Sends input."""
-        from wsproto.events import BytesMessage
-
-        if self._recording is not None:
-            self._recording.shown("typed", data)
-        self._send(BytesMessage(data=data.encode() if isinstance(data, str) else data))
+        if self._socket.recording is not None:
+            self._socket.recording.shown("typed", data)
+        self._socket.send(data.encode() if isinstance(data, str) else data)
 
     def resize(self, rows: int, cols: int) -> None:
-        from wsproto.events import TextMessage
-
-        self._send(TextMessage(data=json.dumps({"resize": {"rows": rows, "cols": cols}})))
+        self._socket.send(json.dumps({"resize": {"rows": rows, "cols": cols}}))
 
     def read(self, timeout: Optional[float] = None) -> bytes:
         """The next output; empty at the end.
@@ -82,7 +50,7 @@ class Terminal:
         """
         # Keep-alive messages are not output.
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._received and not self._closed:
+        while not self._received and not self._socket.is_closed:
             self._hear(None if deadline is None else max(0.001, deadline - time.monotonic()))
         data, self._received = b"".join(self._received), []
         return data
@@ -123,54 +91,16 @@ class Terminal:
 
     def close(self) -> None:
         """Hangs up."""
-        from wsproto.events import CloseConnection
-
-        if self._socket is not None and not self._closed:
-            self._closed = True
-            with suppress(ConnectionError):
-                self._send(CloseConnection(code=1000))
-        self._socket = None
-        self._stack.close()
-
-    def _send(self, event: Any) -> None:
-        import httpcore
-
-        try:
-            self._socket.write(self._protocol.send(event), WRITE_WITHIN)
-        except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as error:
-            raise ConnectionError(f"the terminal is gone: {error}") from error
+        self._socket.close()
 
     def _hear(self, timeout: Optional[float]) -> None:
-        import httpcore
-
-        try:
-            received = self._socket.read(BLOCK, timeout)
-        except httpcore.ReadTimeout as error:
-            raise RequestTimeout("the terminal did not show the text in time") from error
-        except (httpcore.NetworkError, OSError) as error:
-            raise ConnectionError(f"the terminal is gone: {error}") from error
-        if not received:
-            self._closed = True
-            return
-        self._protocol.receive_data(received)
-        for event in self._protocol.events():
-            self._take(event)
-
-    def _take(self, event: Any) -> None:
-        from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
-
-        if isinstance(event, BytesMessage):
-            self._received.append(bytes(event.data))
-            if self._recording is not None:
-                self._recording.shown("shown", self._received[-1])
-        elif isinstance(event, TextMessage):
-            self._partial += event.data
-            if event.message_finished:
-                said, self._partial = json.loads(self._partial), ""
-                self.exit_code = said.get("exit", self.exit_code)
-                if self._recording is not None:
-                    self._recording.record.output.update(exit_code=self.exit_code)
-        elif isinstance(event, Ping):
-            self._send(event.response())
-        elif isinstance(event, CloseConnection):
-            self._closed = True
+        recording = self._socket.recording
+        for message in self._socket.receive(timeout):
+            if isinstance(message, bytes):
+                self._received.append(message)
+                if recording is not None:
+                    recording.shown("shown", message)
+            else:
+                self.exit_code = json.loads(message).get("exit", self.exit_code)
+                if recording is not None:
+                    recording.record.output.update(exit_code=self.exit_code)
