@@ -7,7 +7,7 @@ import type { Exec } from "./exec.js";
 import type { Sandbox } from "./sandbox.js";
 
 /** The user whose session the desktop shows. */
-const USER = "user";
+export const USER = "user";
 /** The port on which noVNC serves the screen. */
 const VIEW_PORT = 6080;
 
