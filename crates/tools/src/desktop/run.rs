@@ -15,6 +15,8 @@ const SCREENSHOT: &str = "file=$(mktemp --suffix .png) && trap 'rm -f \"$file\"'
     scrot --overwrite --pointer \"$file\" && base64 --wrap 0 \"$file\"";
 /// Model APIs refuse larger images.
 const MAX_SCREENSHOT: usize = 5 * 1024 * 1024;
+/// A shell's exit code if a program does not exist.
+const NO_PROGRAM: i32 = 127;
 /// How much a command may print.
 const MAX_PRINTED: u64 = 32 * 1024 * 1024;
 
@@ -88,16 +90,20 @@ impl Toolbox {
     }
 
     async fn desktop_run(&self, program: &str, request: &ExecRequest) -> Result<String, ToolError> {
-        let ran: Printed = self.client.post(&self.path("exec"), request).await?;
+        let ran: Printed = match self.client.post(&self.path("exec"), request).await {
+            Err(error) if error.is_no_program() => return Err(no_desktop(program).into()),
+            done => done?,
+        };
         match ran.exit_code {
             0 => Ok(ran.stdout),
-            126 | 127 => {
-                Err(BadCall(format!("this sandbox has no desktop: {program} is missing; use the template `desktop`"))
-                    .into())
-            }
+            NO_PROGRAM => Err(no_desktop(program).into()),
             code => Err(BadCall(format!("{program} ended with {code}: {}", ran.stderr.trim())).into()),
         }
     }
+}
+
+fn no_desktop(program: &str) -> BadCall {
+    BadCall(format!("this sandbox has no desktop, because {program} is missing; use the template `desktop`"))
 }
 
 /// The position in the output of `xdotool getmouselocation`, as a model reads it.
