@@ -10,7 +10,8 @@ from typing import Any, Dict
 
 OPENING = """# MCP
 
-What `sandling mcp` tells a client. [mcp.md](../mcp.md) says how to set one up.
+What `sandling mcp --desktop` tells a client. [mcp.md](../mcp.md) says how to set one up, and which tools need the
+option.
 
 > {instructions}
 
@@ -56,7 +57,7 @@ def ask(sandling: Path) -> Dict[str, Any]:
     ]
     told: Dict[str, Any] = {}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([str(sandling), "mcp"], env=environment, **pipes) as server:  # type: ignore[call-overload]
+    with subprocess.Popen([str(sandling), "mcp", "--desktop"], env=environment, **pipes) as server:  # type: ignore[call-overload]
         for number, (method, parameters) in enumerate(wanted):
             message = {"jsonrpc": "2.0", "method": method}
             if parameters is None:

@@ -1,6 +1,6 @@
 //! A task's sandbox, budget and observers.
 
-use sandling_tools::{CallControl, Observation, ToolError, Toolbox};
+use sandling_tools::{Action, CallControl, Observation, ToolError, Toolbox};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,10 +30,23 @@ pub struct Outcome {
 impl Job<'_> {
     /// Calls a tool. Kills it at the deadline, or when the user stops the task.
     pub(crate) async fn call(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
+        self.controlled(deadline, async |control| self.toolbox.call(name, arguments, control).await).await
+    }
+
+    /// Does something with the desktop, with the same limits.
+    pub(crate) async fn act(&self, action: &Action, deadline: Instant) -> Result<Observation, EndedBy> {
+        self.controlled(deadline, async |control| self.toolbox.call_action(action, control).await).await
+    }
+
+    async fn controlled(
+        &self,
+        deadline: Instant,
+        work: impl AsyncFnOnce(&CallControl<'_>) -> Result<Observation, ToolError>,
+    ) -> Result<Observation, EndedBy> {
         let cancelled = self.stop.child_token();
         let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));
         let control = CallControl { cancelled: cancelled.clone(), watch: &printed };
-        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &control));
+        let mut call = std::pin::pin!(work(&control));
         let done = tokio::select! {
             done = &mut call => done,
             () = tokio::time::sleep_until(deadline) => {

@@ -6,6 +6,7 @@
 
 mod best;
 mod budget;
+mod computer;
 mod ended_by;
 mod engine;
 mod events;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -54,7 +54,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(specs::tools()))
+        Ok(ListToolsResult::with_all_items(self.tools()))
     }
 
     async fn call_tool(
@@ -112,6 +112,10 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
+    fn tools(&self) -> Vec<Tool> {
+        specs::tools(self.session.settings.tools.desktop)
+    }
+
     /// The result of a call, which may be an error result.
     async fn carry_out(&self, name: &str, arguments: Value, control: &CallControl<'_>) -> Observation {
         let done = self.dispatch(name, arguments, control).await;
@@ -129,7 +133,7 @@ impl Handler {
             "drop_fork" => return self.session.drop_fork(arguments).await,
             _ => {}
         }
-        let tools = specs::tools();
+        let tools = self.tools();
         if !tools.iter().any(|tool| tool.name == name) {
             let known: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
             return Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into());

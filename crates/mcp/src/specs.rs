@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::model::{Tool, ToolAnnotations};
-use sandling_tools::{SPECS, ToolSpec};
+use sandling_tools::{DesktopTools, ToolSpec};
 
 /// The argument that names the sandbox of a call.
 pub const SANDBOX: (&str, &str, &str) =
@@ -76,10 +76,10 @@ pub const OWN: &[ToolSpec] = &[
 ];
 
 /// Tools that change nothing.
-const READ_ONLY: [&str; 4] = ["read_file", "list_files", "history", "diff"];
+const READ_ONLY: [&str; 7] = ["read_file", "list_files", "history", "diff", "screenshot", "windows", "clipboard_get"];
 
-pub fn tools() -> Vec<Tool> {
-    let shared = SPECS.iter().map(|spec| tool(spec, true));
+pub fn tools(desktop: DesktopTools) -> Vec<Tool> {
+    let shared = sandling_tools::specs(desktop).into_iter().map(|spec| tool(&spec, true));
     shared.chain(OWN.iter().map(|spec| tool(spec, false))).collect()
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn tool_names_are_unique_and_tools_accept_a_sandbox() {
-        let tools = tools();
+        let tools = tools(DesktopTools::Offered);
         let mut names: Vec<_> = tools.iter().map(|tool| tool.name.clone()).collect();
         names.sort();
         names.dedup();
@@ -108,5 +108,12 @@ mod tests {
         let run = tools.iter().find(|tool| tool.name == "run_code").unwrap();
         assert!(run.input_schema["properties"]["sandbox"].is_object());
         assert_eq!(run.input_schema["required"], serde_json::json!(["code"]));
+    }
+
+    #[test]
+    fn only_a_desktop_has_a_screen() {
+        let has_screenshot = |desktop| tools(desktop).iter().any(|tool| tool.name == "screenshot");
+        assert!(has_screenshot(DesktopTools::Offered));
+        assert!(!has_screenshot(DesktopTools::Hidden));
     }
 }

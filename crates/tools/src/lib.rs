@@ -6,6 +6,7 @@
 
 mod cells;
 mod commands;
+mod desktop;
 mod excerpt;
 mod files;
 mod missing_module;
@@ -14,9 +15,10 @@ mod refusals;
 mod spec;
 mod toolbox;
 
+pub use desktop::{Action, Button, Position, ScreenSize, Wheel};
 pub use excerpt::{Excerpt, shorten};
 pub use files::picture;
 pub use missing_module::MissingModule;
 pub use observation::{Image, Observation};
-pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
+pub use spec::{BadCall, DesktopTools, ToolSpec, read_arguments, specs, specs_beside_computer};
 pub use toolbox::{CallControl, Settings, ToolError, Toolbox, correctable_as_result, is_correctable};

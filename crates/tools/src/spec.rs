@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::desktop::{POINTER_SPECS, SESSION_SPECS};
+
 /// One tool, as a model sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolSpec {
@@ -20,8 +22,8 @@ impl ToolSpec {
         let mut properties = Map::new();
         for (name, kind, description) in self.arguments {
             let mut about = json!({ "type": kind, "description": description });
-            if *name == "language" {
-                about["enum"] = json!(["python", "node", "bash"]);
+            if let Some(choices) = choices(name) {
+                about["enum"] = json!(choices);
             }
             properties.insert((*name).to_owned(), about);
         }
@@ -35,8 +37,39 @@ impl ToolSpec {
     }
 }
 
+/// The values of an argument that has only a few.
+fn choices(argument: &str) -> Option<&'static [&'static str]> {
+    match argument {
+        "language" => Some(&["python", "node", "bash"]),
+        "button" => Some(&["left", "middle", "right"]),
+        "direction" => Some(&["up", "down", "left", "right"]),
+        _ => None,
+    }
+}
+
+/// Whether a model gets the tools of the desktop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DesktopTools {
+    Offered,
+    #[default]
+    Hidden,
+}
+
+/// The tools of a model.
+pub fn specs(desktop: DesktopTools) -> Vec<ToolSpec> {
+    match desktop {
+        DesktopTools::Offered => [SPECS, POINTER_SPECS, SESSION_SPECS].concat(),
+        DesktopTools::Hidden => SPECS.to_vec(),
+    }
+}
+
+/// The tools of a model whose API has a computer tool of its own.
+pub fn specs_beside_computer() -> Vec<ToolSpec> {
+    [SPECS, SESSION_SPECS].concat()
+}
+
 /// The tools that every model gets.
-pub const SPECS: &[ToolSpec] = &[
+const SPECS: &[ToolSpec] = &[
     ToolSpec {
         name: "run_code",
         description: "Run code in a sandbox, a disposable computer. Python keeps its variables between calls, shows its \

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::desktop::Action;
 use crate::observation::Observation;
-use crate::spec::{BadCall, SPECS};
+use crate::spec::{BadCall, DesktopTools, specs};
 
 /// Settings for all calls.
 #[derive(Debug, Clone)]
@@ -20,11 +21,17 @@ pub struct Settings {
     pub max_output: usize,
     /// The working directory of commands, and the base of relative paths.
     pub directory: String,
+    pub desktop: DesktopTools,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(120), max_output: 20_000, directory: sandling_wire::WORKSPACE.to_owned() }
+        Self {
+            timeout: Duration::from_secs(120),
+            max_output: 20_000,
+            directory: sandling_wire::WORKSPACE.to_owned(),
+            desktop: DesktopTools::default(),
+        }
     }
 }
 
@@ -163,7 +170,11 @@ impl Toolbox {
             "write_file" => self.in_time(self.write_file(arguments), call).await,
             "list_files" => self.in_time(self.list_files(arguments), call).await,
             _ => {
-                let known: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
+                let tools = specs(self.settings.desktop);
+                if tools.iter().any(|spec| spec.name == name) {
+                    return correctable_as_result(self.in_time(self.desktop_call(name, arguments), call).await);
+                }
+                let known: Vec<&str> = tools.iter().map(|spec| spec.name).collect();
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
             }
         };
@@ -172,6 +183,11 @@ impl Toolbox {
             Ok(observation) if name.starts_with("run_") => Ok(self.explained(observation).await),
             done => done,
         }
+    }
+
+    /// Does something with the desktop. A problem that the model can correct is a result.
+    pub async fn call_action(&self, action: &Action, call: &CallControl<'_>) -> Result<Observation, ToolError> {
+        correctable_as_result(self.in_time(self.act(action), call).await)
     }
 
     /// Runs work that has no deadline of its own and can be dropped at any time.

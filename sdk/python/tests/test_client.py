@@ -18,6 +18,7 @@ from colour import Colour, settle
 from fake_server import Answer, FakeServer, Request
 
 from sandling import (
+    CommandFailed,
     ConflictError,
     CreateCancelled,
     ExecInterrupted,
@@ -543,3 +544,64 @@ def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch:
         assert far.requests[0].headers["host"] == far.url[len("http://") :]
     finally:
         far.close()
+
+
+VERSION = json.dumps({"webSocketDebuggerUrl": "ws://localhost:9222/devtools/browser/b-1"})
+PREVIEW = {"url": "", "path_url": "https://h:1/v1/p/t.s/", "token": "t.s", "id": "p", "port": 9222, "expires_at": ""}
+
+
+def scripted_chromium(server: FakeServer, versions: List[str], exit_code: Any = None) -> None:
+    """Chromium says one of ``versions`` each time it is asked, and ends with ``exit_code`` while it starts."""
+    said = iter(versions)
+
+    def exec(request: Request) -> Answer:
+        if request.body.get("detached"):
+            return Answer(200, {"id": "c", "pid": 1})
+        version = next(said, "")
+        return Answer(200, {"exit_code": 0 if version else 7, "stdout": version, "stderr": ""})
+
+    status = "running" if exit_code is None else "exited"
+    about = {"id": "c", "pid": 1, "command": "", "started_at": "", "output_bytes": 0, "status": status}
+    server.answers["POST", "/v1/sandboxes/box/exec"] = exec
+    server.answers["GET", "/v1/sandboxes/box/execs/c"] = Answer(200, {**about, "exit_code": exit_code})
+    ended = {"exit_code": exit_code, "stdout": "", "stderr": "no display\n", "reason": "exited"}
+    server.answers["GET", "/v1/sandboxes/box/execs/c/result?wait=true"] = Answer(200, ended)
+    server.answers["POST", "/v1/sandboxes/box/preview-token"] = Answer(201, PREVIEW)
+
+
+def starts_of_chromium(server: FakeServer) -> int:
+    return sum("detached" in (request.body or {}) for request in server.requests)
+
+
+@pytest.mark.parametrize(("versions", "starts"), [([VERSION], 0), (["", "", VERSION], 1)])
+def test_a_browser_is_started_unless_it_runs(
+    colour: Colour, server: FakeServer, versions: List[str], starts: int
+) -> None:
+    scripted_chromium(server, versions)
+
+    async def work() -> str:
+        return await settle(box(colour, server).browser.cdp_url(ttl_seconds=60))
+
+    assert colour.run(work) == "wss://h:1/v1/p/t.s/devtools/browser/b-1"
+    assert starts_of_chromium(server) == starts
+    assert server.requests[-1].body == {"port": 9222, "ttl_seconds": 60}
+
+
+def test_a_browser_that_cannot_start_is_an_error(colour: Colour, server: FakeServer) -> None:
+    scripted_chromium(server, [], exit_code=1)
+
+    async def work() -> None:
+        await settle(box(colour, server).browser.cdp_url())
+
+    with pytest.raises(CommandFailed, match="ended with 1 when it started: no display"):
+        colour.run(work)
+
+
+def test_a_browser_that_does_not_answer_is_an_error(colour: Colour, server: FakeServer) -> None:
+    scripted_chromium(server, [])
+
+    async def work() -> None:
+        await settle(box(colour, server).browser.cdp_url(timeout_seconds=0))
+
+    with pytest.raises(TimeoutError, match="did not open port 9222 within 0 s"):
+        colour.run(work)

@@ -12,7 +12,7 @@ import pytest
 from sandling import config, errors, retry
 from sandling._sse import EventDecoder, ServerEvent
 from sandling.agents import WHY
-from sandling.desktops import Window, chord, pair_of, view_url_of, windows_of
+from sandling.desktops import Window, cdp_url_of, chord, pair_of, view_url_of, windows_of
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
 from sandling.options import DEFAULT_TEMPLATE, VolumeMount, create_body, exec_body, one_timeout
@@ -224,3 +224,9 @@ def test_the_view_of_a_desktop_keeps_the_token_of_its_preview() -> None:
         == "http://h.localhost:1/vnc.html?t=x&autoconnect=true&resize=scale"
     )
     assert view_url_of("http://h/p", True) == "http://h/p/vnc.html?autoconnect=true&resize=scale&view_only=true"
+
+
+def test_the_url_of_a_browser_is_below_that_of_its_preview() -> None:
+    version = '{"webSocketDebuggerUrl": "ws://localhost:9222/devtools/browser/b"}'
+    assert cdp_url_of("http://127.0.0.1:1/v1/p/t.s/", version) == "ws://127.0.0.1:1/v1/p/t.s/devtools/browser/b"
+    assert cdp_url_of("https://api.example.org/v1/p/t/", version) == "wss://api.example.org/v1/p/t/devtools/browser/b"

@@ -7,7 +7,7 @@ import type { Exec } from "./exec.js";
 import type { Sandbox } from "./sandbox.js";
 
 /** The user whose session the desktop shows. */
-const USER = "user";
+export const USER = "user";
 /** The ports on which noVNC serves the screen: with the mouse and the keyboard, and without them. */
 const VIEW_PORT = 6080;
 const VIEW_ONLY_PORT = 6081;

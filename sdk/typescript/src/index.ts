@@ -7,6 +7,7 @@
 import "./dispose.js";
 
 export { AuditLog, type AuditRecord } from "./audit.js";
+export { Browser } from "./browser.js";
 export { Checkpoints } from "./checkpoints.js";
 export * from "./client.js";
 export { home } from "./config.js";

@@ -1,5 +1,6 @@
 /** A sandbox: one virtual machine. */
 
+import { Browser } from "./browser.js";
 import { runLive, scriptExecution } from "./cells.js";
 import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
@@ -47,6 +48,7 @@ export class Sandbox {
   readonly contexts: Contexts;
   readonly checkpoints: Checkpoints;
   readonly desktop: Desktop;
+  readonly browser: Browser;
   readonly network: SandboxNetwork;
   readonly secrets: SandboxSecrets;
   readonly #requests: SandboxRequests;
@@ -62,6 +64,7 @@ export class Sandbox {
     this.contexts = new Contexts(this.#requests, this);
     this.checkpoints = new Checkpoints(this);
     this.desktop = new Desktop(this);
+    this.browser = new Browser(this);
     this.network = new SandboxNetwork(this.#requests);
     this.secrets = new SandboxSecrets(this.network);
   }

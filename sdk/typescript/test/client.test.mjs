@@ -429,3 +429,64 @@ test("a build's deadline holds while its log is heard, and a log that is lost en
     assert.equal((await sandling.Template.build("mine", options, client)).name, "mine");
   });
 });
+
+/** Chromium says one of `versions` each time it is asked, and ends with `exitCode` while it starts. */
+function scriptedChromium(versions, exitCode) {
+  const told = () => {
+    const version = versions.shift() ?? "";
+    return { body: { exit_code: version ? 0 : 7, stdout: version, stderr: "" } };
+  };
+  return ({ method, path, body }) => {
+    switch (`${method} ${path}`) {
+      case "GET /v1/sandboxes/box":
+        return { body: BOX };
+      case "POST /v1/sandboxes/box/exec":
+        return body.detached ? { body: { id: "c", pid: 1 } } : told();
+      case "GET /v1/sandboxes/box/execs/c":
+        return { body: { id: "c", status: exitCode === undefined ? "running" : "exited", exit_code: exitCode } };
+      case "GET /v1/sandboxes/box/execs/c/output?from=0":
+        return {
+          headers: { "content-type": "text/event-stream" },
+          body:
+            'event: stderr\ndata: {"chunk": "no display\\n"}\n\n' +
+            `event: exit\ndata: {"exit_code": ${exitCode}, "reason": "exited"}\n\n`,
+        };
+      case "POST /v1/sandboxes/box/preview-token":
+        return { status: 201, body: { path_url: "https://h:1/v1/p/t.s/", port: 9222 } };
+    }
+  };
+}
+
+/** Runs `work` with a sandbox whose Chromium is scripted. */
+async function withChromium(answers, work) {
+  const server = await fakeServer(answers);
+  const client = new sandling.Client({ apiUrl: server.url, apiKey: "key" });
+  try {
+    await work(await client.sandboxes.get("box"), () => server.requests.filter(({ body }) => body?.detached).length);
+  } finally {
+    client.close();
+    server.close();
+  }
+}
+
+test("a browser is started unless it runs", async () => {
+  const version = JSON.stringify({ webSocketDebuggerUrl: "ws://localhost:9222/devtools/browser/b-1" });
+  for (const [versions, started] of [
+    [[version], 0],
+    [["", "", version], 1],
+  ]) {
+    await withChromium(scriptedChromium(versions), async (sandbox, starts) => {
+      assert.equal(await sandbox.browser.cdpUrl(), "wss://h:1/v1/p/t.s/devtools/browser/b-1");
+      assert.equal(starts(), started);
+    });
+  }
+});
+
+test("a browser that cannot start is an error", async () => {
+  await withChromium(scriptedChromium([], 1), async (sandbox) => {
+    await assert.rejects(sandbox.browser.cdpUrl(), /Chromium ended with 1 when it started: no display/);
+  });
+  await withChromium(scriptedChromium([]), async (sandbox) => {
+    await assert.rejects(sandbox.browser.cdpUrl({ timeoutSeconds: 0 }), /did not open port 9222 within 0 s/);
+  });
+});

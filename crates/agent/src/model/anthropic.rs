@@ -9,15 +9,17 @@ use super::reply::{Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
 use crate::usage::Usage;
 
+/// The header without which the API refuses the computer tool.
+pub const COMPUTER_BETA: (&str, &str) = ("anthropic-beta", "computer-use-2025-01-24");
 /// Holds a tool's arguments that are not valid JSON, so that the model can be told.
 const BROKEN: &str = "sandling_broken_input";
 
 pub fn body(question: &Question<'_>) -> Value {
-    let tools: Vec<Value> = question
+    let own = question
         .tools
         .iter()
-        .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema() }))
-        .collect();
+        .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema() }));
+    let tools: Vec<Value> = own.chain(question.computer.cloned()).collect();
     json!({
         "max_tokens": question.max_tokens,
         "system": question.system,

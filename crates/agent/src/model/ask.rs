@@ -43,7 +43,11 @@ impl Model {
     }
 
     async fn once(&self, question: &Question<'_>, heard: &mut usize, watch: Watch<'_>) -> Result<Reply, ModelError> {
-        let (url, headers) = (self.endpoint.url(), self.endpoint.headers()?);
+        let (url, mut headers) = (self.endpoint.url(), self.endpoint.headers()?);
+        if question.computer.is_some() && self.endpoint.api == Api::Anthropic {
+            let (name, value) = anthropic::COMPUTER_BETA;
+            headers.push((name, value.to_owned()));
+        }
         let mut body = match self.endpoint.api {
             Api::Anthropic => anthropic::body(question),
             Api::Chat => chat::body(question, self.endpoint.base_url.contains("api.openai.com")),

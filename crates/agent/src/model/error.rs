@@ -20,6 +20,8 @@ pub enum ModelError {
     Strange(String),
     #[error("the model's server failed {tries} times in a row; the last error: {last}")]
     GaveUp { tries: u32, last: String },
+    #[error("the model's server wants a person to check what the model does: {0}")]
+    NeedsPerson(String),
     #[error("there is no time left")]
     OutOfTime,
 }
@@ -31,14 +33,19 @@ impl ModelError {
             Self::Unreachable { .. } | Self::Broken(_) | Self::Strange(_) => true,
             // 529 is Anthropic's "overloaded".
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529),
-            Self::BadAddress(_) | Self::BadKey | Self::Certificates(_) | Self::GaveUp { .. } | Self::OutOfTime => false,
+            Self::BadAddress(_)
+            | Self::BadKey
+            | Self::Certificates(_)
+            | Self::GaveUp { .. }
+            | Self::NeedsPerson(_)
+            | Self::OutOfTime => false,
         }
     }
 
     /// Whether the model may have read the request, so that it must be paid for.
     pub fn was_read(&self) -> bool {
         match self {
-            Self::Broken(_) | Self::Strange(_) | Self::OutOfTime => true,
+            Self::Broken(_) | Self::Strange(_) | Self::NeedsPerson(_) | Self::OutOfTime => true,
             Self::BadAddress(_)
             | Self::BadKey
             | Self::Certificates(_)

@@ -57,6 +57,8 @@ pub struct Question<'a> {
     pub system: &'a str,
     pub turns: &'a [Turn],
     pub tools: &'a [ToolSpec],
+    /// The definition of the API's computer tool, if the model gets it.
+    pub computer: Option<&'a Value>,
     /// The most tokens of the answer.
     pub max_tokens: u64,
 }
@@ -118,7 +120,7 @@ mod tests {
         let image = Image { mime: "image/png".into(), data: "a".repeat(1 << 20) };
         let seen = Observation { images: vec![image], ..Observation::text("x".repeat(3000)) };
         let turns = [Turn::User("y".repeat(300)), Turn::Answers(vec![(call, seen)])];
-        let question = Question { system: "", turns: &turns, tools: &[], max_tokens: 1 };
+        let question = Question { system: "", turns: &turns, tools: &[], computer: None, max_tokens: 1 };
         let raw = json!("z".repeat(28));
         let reply = Reply { text: String::new(), calls: Vec::new(), usage: Usage::default(), raw, is_cut: false };
         let estimate = question.estimate(&reply);

@@ -18,12 +18,13 @@ pub async fn mcp(options: &Mcp) -> anyhow::Result<()> {
     let tools = Settings {
         timeout: Duration::from_secs(options.timeout),
         max_output: options.max_output,
+        desktop: options.desktop_tools(),
         ..Settings::default()
     };
     let idle = Duration::from_secs(options.idle);
     let checkpoints = if options.checkpoints { Checkpoints::EveryStep } else { Checkpoints::OnRequest };
     let machine = CreateSandbox {
-        template: options.image.is_none().then(|| options.template.clone()),
+        template: options.image.is_none().then(|| options.template().to_owned()),
         image: options.image.clone(),
         ..options.machine.request()?
     };

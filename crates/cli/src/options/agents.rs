@@ -5,19 +5,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sandling_agent::Api;
+use sandling_tools::DesktopTools;
 use sandling_wire::DEFAULT_TEMPLATE;
 
 use super::parse;
 use super::run::MachineOptions;
+
+/// The template whose sandboxes have a desktop.
+pub const DESKTOP_TEMPLATE: &str = "desktop";
 
 #[derive(Debug, Args)]
 pub struct Mcp {
     /// Serve streamable HTTP at http://ADDRESS:PORT/mcp instead of stdin. Clients need the server's token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// Template for the sandboxes
-    #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
-    pub template: String,
+    /// Template for the sandboxes [default: code-interpreter, or desktop with --desktop]
+    #[arg(long, value_name = "NAME")]
+    pub template: Option<String>,
+    /// Offer tools for the screen, the mouse and the keyboard, too. Implied by --template desktop
+    #[arg(long)]
+    pub desktop: bool,
     /// OCI image for the sandboxes instead of a template, e.g. python:3.12-slim
     #[arg(long, value_name = "REFERENCE", conflicts_with = "template")]
     pub image: Option<String>,
@@ -43,6 +50,18 @@ pub struct Mcp {
     pub max_output: usize,
 }
 
+impl Mcp {
+    pub fn template(&self) -> &str {
+        let usual = if self.desktop { DESKTOP_TEMPLATE } else { DEFAULT_TEMPLATE };
+        self.template.as_deref().unwrap_or(usual)
+    }
+
+    pub fn desktop_tools(&self) -> DesktopTools {
+        let has_desktop = self.desktop || self.template.as_deref() == Some(DESKTOP_TEMPLATE);
+        if has_desktop { DesktopTools::Offered } else { DesktopTools::Hidden }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Agent {
     /// Task for the model
@@ -57,7 +76,10 @@ pub struct Agent {
     /// Model name [default: ANTHROPIC_MODEL or OPENAI_MODEL]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Template for the sandbox [default: code-interpreter, or agent with --engine]
+    /// Let the model use a desktop: look at the screen, click and type
+    #[arg(long, conflicts_with = "engine")]
+    pub desktop: bool,
+    /// Template for the sandbox [default: code-interpreter, agent with --engine, or desktop with --desktop]
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
     /// OCI image for the sandbox instead of a template, e.g. python:3.12-slim

@@ -18,7 +18,7 @@ mod webhooks;
 mod work;
 
 pub use access::{Audit, AuditCommand, ClientChoice, Quota, Token, TokenCommand, WorkspaceCommand};
-pub use agents::{Agent, AgentBudget, Mcp};
+pub use agents::{Agent, AgentBudget, DESKTOP_TEMPLATE, Mcp};
 pub use copies::{Fork, SnapshotCommand};
 pub use fleet::FleetCommand;
 pub use images::{OperatorImages, RegistryCommand};

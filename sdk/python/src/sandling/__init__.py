@@ -18,6 +18,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from ._async.agent import AsyncAgent
+    from ._async.browser import AsyncBrowser
     from ._async.client import AsyncClient
     from ._async.contexts import AsyncCodeContext
     from ._async.desktop import AsyncDesktop
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ._async.terminal import AsyncTerminal
     from ._async.volumes import AsyncVolume
     from ._sync.agent import Agent
+    from ._sync.browser import Browser
     from ._sync.client import Client, get_default_client, set_default_client
     from ._sync.contexts import CodeContext
     from ._sync.desktop import Desktop
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_async.agent": ["AsyncAgent"],
+    "_async.browser": ["AsyncBrowser"],
     "_async.client": ["AsyncClient"],
     "_async.contexts": ["AsyncCodeContext"],
     "_async.desktop": ["AsyncDesktop"],
@@ -122,6 +125,7 @@ _HOMES = {
     "_async.terminal": ["AsyncTerminal"],
     "_async.volumes": ["AsyncVolume"],
     "_sync.agent": ["Agent"],
+    "_sync.browser": ["Browser"],
     "_sync.client": ["Client", "get_default_client", "set_default_client"],
     "_sync.contexts": ["CodeContext"],
     "_sync.desktop": ["Desktop"],

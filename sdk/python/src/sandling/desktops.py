@@ -1,7 +1,8 @@
-"""What the desktop of a sandbox is made of: windows, keys and mouse buttons."""
+"""What the desktop of a sandbox is made of: windows, keys, mouse buttons, and the ports of noVNC and Chromium."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import List, Tuple
@@ -11,6 +12,12 @@ from urllib.parse import urlsplit
 USER = "user"
 #: The ports on which noVNC serves the screen: with the mouse and the keyboard, and without them.
 VIEW_PORT, VIEW_ONLY_PORT = 6080, 6081
+#: The port on which Chromium speaks the DevTools protocol.
+CDP_PORT = 9222
+#: Prints what Chromium says about itself there, or nothing if it does not run.
+CDP_VERSION = ["curl", "--silent", "--fail", "--max-time", "10", f"http://localhost:{CDP_PORT}/json/version"]
+#: Starts Chromium with that port. Without a network, its own first page never opens, and Playwright waits for it.
+CDP_START = ["chromium-devtools", "about:blank"]
 
 BUTTONS = {"left": "1", "middle": "2", "right": "3"}
 WHEEL = {"up": "4", "down": "5", "left": "6", "right": "7"}
@@ -75,3 +82,11 @@ def view_url_of(preview_url: str, view_only: bool) -> str:
     options = ["autoconnect=true", "resize=scale", *(["view_only=true"] if view_only else [])]
     query = "&".join([*filter(None, [url.query]), *options])
     return url._replace(path=f"{url.path.rstrip('/')}/vnc.html", query=query).geturl()
+
+
+def cdp_url_of(path_url: str, version: str) -> str:
+    """The WebSocket of a browser, below the URL of its port. The browser itself names it by a host of the sandbox."""
+    socket = urlsplit(json.loads(version)["webSocketDebuggerUrl"])
+    url = urlsplit(path_url)
+    scheme = {"http": "ws", "https": "wss"}[url.scheme]
+    return url._replace(scheme=scheme, path=url.path.rstrip("/") + socket.path).geturl()

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_agent::{Engine, Worker};
-use sandling_tools::{Settings, Toolbox};
+use sandling_tools::{DesktopTools, Settings, Toolbox};
 use sandling_wire::{CreateSandbox, DEFAULT_TEMPLATE, NetworkRequest, SetSecret};
 use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
 use crate::commands::{REMOVE_TIMEOUT, remove_sandbox, waiting};
-use crate::options::Agent;
+use crate::options::{Agent, DESKTOP_TEMPLATE};
 use crate::outcome;
 
 /// Extra lifetime for setup, checks and copying the changes back.
@@ -54,6 +54,7 @@ impl Machine {
         // An engine is one long-running command.
         let (usual, timeout) = match engine {
             Some(_) => ("agent", options.budget.max_time),
+            None if options.desktop => (DESKTOP_TEMPLATE, options.budget.command_timeout),
             None => (DEFAULT_TEMPLATE, options.budget.command_timeout),
         };
         let mut machine = options.machine.request()?;
@@ -69,7 +70,8 @@ impl Machine {
         };
         let creating = client.post::<Sandbox>("/v1/sandboxes", &request);
         let made = waiting::with_progress(&client, &request, creating).await?;
-        let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
+        let desktop = if options.desktop { DesktopTools::Offered } else { DesktopTools::Hidden };
+        let settings = Settings { timeout: Duration::from_secs(timeout), desktop, ..Settings::default() };
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };
         if let Err(error) = machine.toolbox.make_directory().await {

@@ -18,6 +18,7 @@ from ..options import (
     one_timeout,
 )
 from .base import default_client
+from .browser import AsyncBrowser
 from .checkpoints import AsyncCheckpoints
 from .colour import Opening, Source, id_to_cancel, or_undone
 from .contexts import AsyncCodeContext, AsyncContexts, run_live
@@ -122,6 +123,10 @@ class AsyncSandbox(AsyncMachine, Opening):
     @property
     def desktop(self) -> AsyncDesktop:
         return AsyncDesktop(self)
+
+    @property
+    def browser(self) -> AsyncBrowser:
+        return AsyncBrowser(self)
 
     @property
     def network(self) -> AsyncSandboxNetwork:

@@ -19,6 +19,7 @@ from ..options import (
     one_timeout,
 )
 from .base import default_client
+from .browser import Browser
 from .checkpoints import Checkpoints
 from .colour import Opening, Source, id_to_cancel, or_undone
 from .contexts import CodeContext, Contexts, run_live
@@ -121,6 +122,10 @@ class Sandbox(Machine, Opening):
     @property
     def desktop(self) -> Desktop:
         return Desktop(self)
+
+    @property
+    def browser(self) -> Browser:
+        return Browser(self)
 
     @property
     def network(self) -> SandboxNetwork:
