@@ -3,8 +3,9 @@
 #
 #   conformance/desktop/run.sh SANDLING [view] [browser] [browser_typescript] [mcp] [agent]
 #
-# `view` looks at the screen as a VNC client, `browser` and `browser_typescript` control Chromium with Playwright from PyPI and npm, `mcp` uses the tools with the
-# official MCP client, and `agent` lets a scripted model use the computer tools of the model APIs.
+# `view` looks at the screen as a VNC client, `browser` and `browser_typescript` control Chromium with Playwright from PyPI
+# and npm, `mcp` uses the tools with the official MCP client, and `agent` lets a scripted model use the computer tools of
+# the model APIs.
 #
 # SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the template `desktop`, which
 # takes 20 minutes to build; scripts/test.sh therefore does not run this. Exits with 0 only if no case failed and nothing

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 # A server that needs no packages.
-ADDER = '''
+ADDER = """
 import json, os, sys
 
 TOOL = {"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}}
@@ -29,7 +29,7 @@ for line in sys.stdin:
     if "id" in message:
         result = answer(message["method"], message.get("params"))
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-'''
+"""
 # Sandboxes have no network, so the repository that the gateway clones is in the sandbox itself.
 PREPARE = """
 git config --system url./srv/.insteadOf https://github.com/ && git config --system safe.directory '*'
@@ -72,7 +72,9 @@ def test_the_servers_of_a_sandbox_answer_at_one_url_to_those_who_have_the_token(
         token = sandbox.get_mcp_token()
         assert asyncio.run(use(sandbox, token)) == {"add": "+6", "other-add": "=6"}
         assert Sandbox.connect(sandbox.sandbox_id).get_mcp_token() == token
-        refused = httpx2.post(sandbox.get_mcp_url(), json={}, headers={"Authorization": "Bearer wrong"}, verify=trusted())
+        refused = httpx2.post(
+            sandbox.get_mcp_url(), json={}, headers={"Authorization": "Bearer wrong"}, verify=trusted()
+        )
         assert refused.status_code == 401
 
 

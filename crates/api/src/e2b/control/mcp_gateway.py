@@ -11,6 +11,7 @@ import argparse
 import hmac
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -197,7 +198,9 @@ class Handler(BaseHTTPRequestHandler):
             request = json.loads(body)
             method, params = request.get("method"), request.get("params") or {}
         except (ValueError, AttributeError):
-            return self.reply(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "not a request"}})
+            return self.reply(
+                400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "not a request"}}
+            )
         if method is None or request.get("id") is None:
             return self.reply(202)
         try:
@@ -259,13 +262,11 @@ def started(name, settings):
         return Server(name, command, folder, setting(settings, "envs") or {})
     if name not in BY_NAME:
         known = ", ".join(BY_NAME)
-        raise Refused(f"the MCP server {name} cannot be had here. Use one of {known}, or github/OWNER/REPOSITORY with run_cmd")
-    paths = " ".join(map(shell_quoted, settings.get("paths", [])))
+        raise Refused(
+            f"the MCP server {name} cannot be had here. Use one of {known}, or github/OWNER/REPOSITORY with run_cmd"
+        )
+    paths = " ".join(map(shlex.quote, settings.get("paths", [])))
     return Server(name, BY_NAME[name].format(paths=paths), "/", {})
-
-
-def shell_quoted(text):
-    return "'" + str(text).replace("'", "'\\''") + "'"
 
 
 def serve(config, token, ready):
