@@ -32,6 +32,7 @@ scripts/fuzz.sh "$((seconds / 2))" || status=$?
 SANDLING_SIMULATOR_SEEDS=1000 cargo test --release --package sandling-fleet --test simulator || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 conformance/e2b/run.sh "$sandling" desktop || status=$?
+conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
