@@ -5,9 +5,9 @@
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::rows::is_damage;
 use crate::host::available_space_mib;
@@ -63,6 +63,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_13.sql"),
 ];
 
+/// How long a command waits for another process that has locked the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A connection to the file.
 pub struct Database {
     connection: Mutex<Connection>,
@@ -74,8 +77,8 @@ impl Database {
         let open_error = |source| open_error(path, source);
         let mut connection = Connection::open(path).map_err(open_error)?;
         keep_private(path);
-        connection.busy_timeout(Duration::from_secs(10)).map_err(open_error)?;
-        connection.pragma_update(None, "journal_mode", "wal").map_err(open_error)?;
+        connection.busy_timeout(PATIENCE).map_err(open_error)?;
+        when_free(|| connection.pragma_update(None, "journal_mode", "wal")).map_err(open_error)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open_error)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open_error)?;
         migrate(&mut connection).map_err(|error| match error {
@@ -96,6 +99,20 @@ impl Database {
         let written = write(&connection);
         connection.pragma_update(None, "synchronous", "normal")?;
         written
+    }
+}
+
+/// Tries again while the file is locked. SQLite itself does not wait if two processes create the journal at once, or if one
+/// closes the file as the last one.
+fn when_free<T>(attempt: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
     }
 }
 
@@ -142,6 +159,18 @@ mod tests {
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", 99).unwrap();
         assert!(matches!(Database::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn many_open_a_new_file_at_once() {
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("s.db");
+            std::thread::scope(|scope| {
+                let opening: Vec<_> = (0..8).map(|_| scope.spawn(|| Database::open(&path).map(drop))).collect();
+                opening.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            });
+        }
     }
 
     #[test]
