@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::budget::Spent;
-use crate::computer::{self, COMPUTER};
+use crate::computer;
 use crate::ended_by::EndedBy;
 use crate::events::Event;
 use crate::job::{Job, Outcome};
-use crate::model::{Api, Backoff, Call, Model, ModelError, Question, Reply, Turn};
+use crate::model::{Api, Backoff, COMPUTER, Call, Model, ModelError, Question, Reply, Turn};
 
 const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::desktop::Action;
 use crate::observation::Observation;
 use crate::spec::{BadCall, DesktopTools, specs};
 
@@ -185,13 +184,8 @@ impl Toolbox {
         }
     }
 
-    /// Does something with the desktop. A problem that the model can correct is a result.
-    pub async fn call_action(&self, action: &Action, call: &CallControl<'_>) -> Result<Observation, ToolError> {
-        correctable_as_result(self.in_time(self.act(action), call).await)
-    }
-
     /// Runs work that has no deadline of its own and can be dropped at any time.
-    async fn in_time(
+    pub(crate) async fn in_time(
         &self,
         work: impl Future<Output = Result<Observation, ToolError>>,
         call: &CallControl<'_>,

@@ -4,7 +4,8 @@ use sandling_tools::{Action, BadCall, Button, Position, ScreenSize, Wheel, read_
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{COMPUTER, joined_keys, pause};
+use super::{joined_keys, pause};
+use crate::model::COMPUTER;
 
 #[derive(Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]

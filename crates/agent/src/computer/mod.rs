@@ -10,10 +10,8 @@ use std::time::Duration;
 use sandling_tools::{Action, BadCall, DesktopTools, ScreenSize, ToolSpec, specs, specs_beside_computer};
 use serde_json::Value;
 
-use crate::model::Api;
+use crate::model::{Api, COMPUTER};
 
-/// The name of the tool in all APIs.
-pub const COMPUTER: &str = "computer";
 /// A model's longest pause.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 

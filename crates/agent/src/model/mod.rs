@@ -14,4 +14,4 @@ pub use ask::Model;
 pub use backoff::Backoff;
 pub use endpoint::{Api, Endpoint, EndpointError, Key};
 pub use error::ModelError;
-pub use reply::{Call, Question, Reply, Turn};
+pub use reply::{COMPUTER, Call, Question, Reply, Turn};

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use crate::usage::Usage;
 
+/// The name of the tool for desktops that some APIs have.
+pub const COMPUTER: &str = "computer";
 /// About how many bytes of text make a token. Prose has more bytes per token, but tool output is dense.
 const BYTES_OF_A_TOKEN: u64 = 3;
 /// About how many tokens an image uses.

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::ask::{cut_off, data};
 use super::error::ModelError;
 use super::http::EventStream;
-use super::reply::{Call, Question, Reply, Turn, count, text};
-use crate::computer::COMPUTER;
+use super::reply::{COMPUTER, Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
 use crate::usage::Usage;
 

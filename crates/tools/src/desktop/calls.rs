@@ -164,7 +164,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::desktop::{POINTER_SPECS, SESSION_SPECS};
+    use crate::spec::{POINTER_SPECS, SESSION_SPECS};
 
     #[test]
     fn calls_become_actions() {

@@ -7,8 +7,6 @@ mod action;
 mod calls;
 mod keys;
 mod run;
-mod specs;
 
 pub use action::{Action, Button, Position, Wheel};
 pub use run::ScreenSize;
-pub(crate) use specs::{POINTER_SPECS, SESSION_SPECS};

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::action::Action;
 use crate::observation::{Image, Observation};
 use crate::spec::BadCall;
-use crate::toolbox::{ToolError, Toolbox};
+use crate::toolbox::{CallControl, ToolError, Toolbox, correctable_as_result};
 
 /// The user whose session the desktop shows.
 const USER: &str = "user";
@@ -35,6 +35,11 @@ struct Printed {
 }
 
 impl Toolbox {
+    /// Does something with the desktop. A problem that the model can correct is a result.
+    pub async fn call_action(&self, action: &Action, call: &CallControl<'_>) -> Result<Observation, ToolError> {
+        correctable_as_result(self.in_time(self.act(action), call).await)
+    }
+
     /// Does something with the screen, the mouse or the keyboard.
     pub async fn act(&self, action: &Action) -> Result<Observation, ToolError> {
         match action {

@@ -1,9 +1,11 @@
 //! The tool definitions. The tools of the Python SDK have the same names and descriptions.
 
+mod desktop;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::desktop::{POINTER_SPECS, SESSION_SPECS};
+pub(crate) use desktop::{POINTER_SPECS, SESSION_SPECS};
 
 /// One tool, as a model sees it.
 #[derive(Debug, Clone, Copy)]

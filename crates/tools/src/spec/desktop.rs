@@ -1,6 +1,6 @@
 //! The definitions of the desktop's tools.
 
-use crate::spec::ToolSpec;
+use super::ToolSpec;
 
 const X: (&str, &str, &str) = ("x", "integer", "Pixels from the left edge of the screen.");
 const Y: (&str, &str, &str) = ("y", "integer", "Pixels from the upper edge of the screen.");
