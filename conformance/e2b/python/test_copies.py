@@ -27,23 +27,34 @@ def test_everything_survives_every_pause(make):
     assert server.pid in [process.pid for process in made.commands.list()]
 
 
+def boot_id(made):
+    return made.files.read("/proc/sys/kernel/random/boot_id")
+
+
 def test_a_pause_without_memory_keeps_the_disk_and_the_sandbox_boots(make):
     made = make(timeout=300, envs={"COLOR": "blue"})
     made.files.write("kept", "text")
     made.files.write("/dev/shm/memory", "text")
     server = made.commands.run("exec sleep 1000", background=True, timeout=0)
+    boots = [boot_id(made)]
     assert made.pause(mode="filesystem") and not made.pause(mode="filesystem")
     assert pause_mode(made) == "filesystem"
     made.connect()
     assert made.files.read("kept") == "text" and not made.files.exists("/dev/shm/memory")
     assert made.commands.run("echo $COLOR $E2B_SANDBOX_ID").stdout == f"blue {made.sandbox_id}\n"
     assert server.pid not in [process.pid for process in made.commands.list()]
+    boots.append(boot_id(made))
     # A sandbox whose memory was saved boots on request.
     made.files.write("/dev/shm/memory", "text")
     made.commands.run("sync")
     assert made.pause() and pause_mode(made) == "full"
     made.connect(on_resume="reboot")
     assert made.files.read("kept") == "text" and not made.files.exists("/dev/shm/memory")
+    boots.append(boot_id(made))
+    assert len(set(boots)) == 3
+    made.pause()
+    made.connect()
+    assert boot_id(made) == boots[-1], "a sandbox that wakes has not booted"
 
 
 def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):

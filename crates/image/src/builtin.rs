@@ -46,7 +46,7 @@ const UV: &str = "uv==0.13.8";
 /// Numbers, tables and plots, with everything that they need.
 const DATA: &str = "
     certifi==2026.10.18 charset-normalizer==3.5.2 contourpy==1.4.0 cycler==0.12.1 et-xmlfile==2.0.0 fonttools==4.68.0
-    idna==3.20 kiwisolver==1.5.1 matplotlib==3.11.2 numpy==2.5.4 openpyxl==3.1.5 pandas==3.1.1 pillow==13.0.0
+    idna==3.20 kiwisolver==1.5.1 matplotlib==3.10.9 numpy==2.5.4 openpyxl==3.1.5 pandas==3.1.1 pillow==13.0.0
     pyparsing==3.3.3 python-dateutil==4.0.0 requests==2.34.2 scipy==1.18.1 tzdata==2026.6 urllib3==2.8.0
 ";
 

@@ -25,6 +25,12 @@ fn gone_because(id: &SandboxId, why: &str) -> ApiError {
     out_of_reach(&id.compact(), &format!("{PHRASE}: {why}"))
 }
 
+/// For a stream of a sandbox that ends meanwhile. Without the phrase: the clients then ask whether the sandbox runs, and
+/// tell a sandbox that ended during the call from one that had ended before.
+fn broken_off(id: &SandboxId, why: &str) -> ApiError {
+    out_of_reach(&id.compact(), &format!("the connection to the sandbox ended before the stream did: {why}"))
+}
+
 fn out_of_reach(id: &str, message: &str) -> ApiError {
     let mut error = ApiError::new(StatusCode::BAD_GATEWAY, GONE, message);
     error.shape = Some(CONTROL);
@@ -62,7 +68,7 @@ pub(super) async fn lost(sandbox: &Sandbox, error: ApiError) -> ApiError {
         return asleep(sandbox.id());
     }
     match tokio::time::timeout(SOON, sandbox.ended()).await {
-        Ok(reason) => gone_because(sandbox.id(), &cause(reason.to_string())),
+        Ok(reason) => broken_off(sandbox.id(), &cause(reason.to_string())),
         Err(_) => error,
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, header};
@@ -91,7 +92,7 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
         _ => match to_port(&app, &place, request).await {
             Ok(PortOutcome::Answered(response)) => Ok(response),
             // The preview routes check preview tokens.
-            Ok(PortOutcome::NotOurs(request)) => return next.run(request).await,
+            Ok(PortOutcome::NotOurs(request)) => return asking_for_traffic_token(next.run(request).await, &place),
             Err(error) => Err(error),
         },
     };
@@ -139,7 +140,7 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
     }
     match (info.state, place.port) {
         (SandboxState::Running | SandboxState::Stalled, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
-        (SandboxState::Running | SandboxState::Stalled, _) => Ok("OK".into_response()),
+        (SandboxState::Running | SandboxState::Stalled, _) => Ok(Json("OK").into_response()),
         (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),
         (SandboxState::Orphaned | SandboxState::Ended | SandboxState::Unreadable, _) => {
             Err(ended(app, headers, &place.id))
@@ -178,10 +179,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<PortO
                 count(app, request.extensions(), &place.id, Holder::Sandbox(&place.id))?;
             }
             None if place.by_host => return Ok(PortOutcome::NotOurs(request)),
-            _ => {
-                let message = "this sandbox's servers need its traffic access token";
-                return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
-            }
+            _ => return Err(needs_traffic_token(place)),
         }
     } else {
         count_anybody(app, &request, place)?;
@@ -195,6 +193,22 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<PortO
         "nothing_listens" => closed_port(&place.id, place.port),
         _ => error,
     })
+}
+
+fn needs_traffic_token(place: &Place) -> ApiError {
+    let message = format!("this sandbox's servers need its traffic access token, in the header {TRAFFIC_TOKEN}");
+    ApiError::new(StatusCode::FORBIDDEN, "forbidden", message).with("sandboxId", place.id.compact())
+}
+
+/// A program that sends no token at all gets E2B's refusal. A browser keeps the preview's page.
+fn asking_for_traffic_token(mut response: Response, place: &Place) -> Response {
+    if let Some(error) = response.extensions_mut().get_mut::<ApiError>()
+        && error.code == "token_missing"
+        && error.shape.is_none()
+    {
+        *error = ApiError { shape: Some(refusal::CONTROL), ..needs_traffic_token(place) };
+    }
+    response
 }
 
 /// The sandbox whose processes and files a request uses, and the user it acts as.
@@ -249,7 +263,7 @@ impl Envd {
         let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "the signature does not fit");
         let expires = expires.transpose().map_err(|_| wrong())?;
         if expires.is_some_and(|expires| expires < jiff::Timestamp::now().as_second()) {
-            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "signature_expired", "the signature has expired"));
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "signature_expired", "signature is already expired"));
         }
         app.engine.settled().await;
         let signed = Signed { path: &path, operation, user: &user, expires };

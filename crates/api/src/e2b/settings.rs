@@ -1,5 +1,7 @@
 //! What E2B's clients set for a sandbox, with E2B's defaults.
 
+use std::collections::BTreeSet;
+
 use sandling_engine::{ProcessDefaults, SandboxInfo, SandboxSettings};
 
 /// The user of every process, unless the template or the request names another.
@@ -17,6 +19,8 @@ pub(super) struct Settings {
     pub(super) internet: Option<bool>,
     /// The host that its servers see in requests.
     pub(super) request_host: Option<String>,
+    /// The ports whose servers speak HTTPS.
+    pub(super) https_ports: BTreeSet<u16>,
     pub(super) start: ProcessDefaults,
 }
 
@@ -35,6 +39,7 @@ impl Settings {
             public_ports: stored.public_ports,
             internet: stored.internet,
             request_host: stored.request_host,
+            https_ports: stored.https_ports,
             start: stored.process,
         }
     }
@@ -47,6 +52,7 @@ impl Settings {
             public_ports: self.public_ports,
             internet: self.internet,
             request_host: self.request_host,
+            https_ports: self.https_ports,
             for_volume: None,
             for_build: None,
             image_config: None,

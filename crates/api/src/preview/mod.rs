@@ -5,3 +5,4 @@ pub(crate) mod credentials;
 pub(crate) mod host;
 pub(crate) mod page;
 pub(crate) mod proxy;
+mod unverified_tls;

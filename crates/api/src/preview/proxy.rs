@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::app::App;
 use crate::closing::Closing;
 use crate::error::ApiError;
-use crate::preview::{credentials, host};
+use crate::preview::{credentials, host, unverified_tls};
 
 /// Headers that apply to a single connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
@@ -47,7 +47,14 @@ pub(crate) async fn forward(
     let seen = seen_host(sandbox.info().settings.request_host.as_deref(), port);
     let seen = seen.unwrap_or(HeaderValue::from_static("localhost"));
     prepare(request.headers_mut(), seen, scheme, wants_upgrade);
-    exchange(app, tunnel, request, broken).await
+    if !sandbox.info().settings.https_ports.contains(&port) {
+        return exchange(app, tunnel, request, broken).await;
+    }
+    let encrypted = unverified_tls::connect(tunnel).await.map_err(|error| {
+        let message = format!("port {port} does not speak HTTPS: {error}");
+        ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", message)
+    })?;
+    exchange(app, encrypted, request, broken).await
 }
 
 /// Sends a request over a connection of its own. If the response is an upgrade, the connection is joined to the client's.
@@ -57,7 +64,9 @@ pub(crate) async fn exchange(
     mut request: Request,
     broken: impl Fn(hyper::Error) -> ApiError,
 ) -> Result<Response, ApiError> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(&broken)?;
+    // Servers need not care about the case of names, but simple ones look for `Host` as everybody writes it.
+    let (mut sender, connection) =
+        http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream)).await.map_err(&broken)?;
     tokio::spawn(connection.with_upgrades());
     let client = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let mut answer = sender.send_request(request).await.map_err(&broken)?;

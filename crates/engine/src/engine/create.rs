@@ -139,7 +139,7 @@ impl Engine {
                 let mut source = template.source(&self.parts.machines.factory.library);
                 source.volume_mib = volumes.largest_mib();
                 let made = self.parts.machines.factory.restore(&source).instrument(step!("create.restore")).await?;
-                let identifying = identify(made.link(), &made.id, Some(&spec.env), pids);
+                let identifying = identify(made.link(), &made.id, 0, Some(&spec.env), pids);
                 identifying.instrument(step!("create.identify")).await?;
                 (made, BootMode::Restore)
             }
@@ -165,6 +165,7 @@ impl Engine {
             created_at: jiff::Timestamp::now(),
             boot_mode,
             boot_ms,
+            boots: 0,
             lifetime: spec.lifetime(self.config.default_ttl),
             workspace: spec.workspace.clone(),
             metadata: spec.metadata.clone(),
@@ -238,7 +239,7 @@ impl Engine {
         let pool = self.parts.machines.pool(template)?;
         while let Some(made) = pool.take() {
             // What it is told waits for it to run.
-            let identified = async { Ok(identify(made.link(), &made.id, Some(&spec.env), pids).await?) };
+            let identified = async { Ok(identify(made.link(), &made.id, 0, Some(&spec.env), pids).await?) };
             if tokio::try_join!(made.go_on(), identified).is_ok() {
                 return Some(made);
             }

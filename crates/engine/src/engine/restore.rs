@@ -62,7 +62,7 @@ impl Engine {
         source.volume_mib = carried.claimed.largest_mib().max(more_mib);
         let restoring = self.parts.machines.factory.restore_as(id, &source);
         let made = restoring.instrument(step!("create.restore")).await?;
-        let identifying = identify(made.link(), &made.id, env, origin.pids);
+        let identifying = identify(made.link(), &made.id, 0, env, origin.pids);
         let confirmed = identifying.instrument(step!("create.identify")).await?;
         let settling = origin.network.settle(&self.parts.networks, &made.id, made.link());
         settling.instrument(step!("create.network")).await?;
@@ -90,6 +90,7 @@ impl Engine {
             created_at: jiff::Timestamp::now(),
             boot_mode: BootMode::Restore,
             boot_ms: ms(begun.elapsed()),
+            boots: 0,
             boundary: made.machine().boundary().clone(),
             standing: snapshot.standing(),
             lifetime: origin.lifetime,

@@ -383,7 +383,7 @@ async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) ->
         desktop::start(&link, desktop).await?;
     }
     // A placeholder identity: every restore gets its own, and finds everything for that in place.
-    identify(&link, &SandboxId::fresh(), None, recipe.pids).await?;
+    identify(&link, &SandboxId::fresh(), 0, None, recipe.pids).await?;
     link.call_within(BOOT_WITHIN, Request::Sync).await?;
     step("saving it".to_owned());
     machine.stop().await?;

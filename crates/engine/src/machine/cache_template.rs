@@ -64,7 +64,7 @@ impl MachineFactory {
     async fn store_process(&self, made: &ReadyMachine, template: &Template) -> Result<(), MakeError> {
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         exercise_ordinary(made.link()).await?;
-        identify(made.link(), &made.id, None, template.pids()).await?;
+        identify(made.link(), &made.id, 0, None, template.pids()).await?;
         made.link().hold(true);
         made.machine().stop().await?;
         let frozen = made.machine().copy(u64::from(template.hardware.memory_mib) << 20).await?;

@@ -35,10 +35,11 @@ pub(crate) struct Confirmed {
 }
 
 /// Tells the guest who it is. The clock travels with the message, so on a host so busy that the answer is late, it
-/// cannot be proved right; then it is all told again.
+/// cannot be proved right; then it is all told again. `boots` is how often it has booted from its own disk.
 pub(crate) async fn identify(
     link: &Link,
     id: &SandboxId,
+    boots: u32,
     env: Option<&BTreeMap<String, String>>,
     pids: u32,
 ) -> Result<Confirmed, IdentifyError> {
@@ -46,8 +47,8 @@ pub(crate) async fn identify(
     let hostname = format!("sandbox-{}", &id.as_str()[..8]);
     // The same again when it is woken: programs know a machine by this.
     let machine_id = blake3::hash(id.as_str().as_bytes()).to_hex()[..32].to_owned();
-    // This one too: to be woken is not to be started anew.
-    let boot_id = boot_id(id).to_string();
+    // This one too, unless it has booted since: to be woken is not to be started anew.
+    let boot_id = boot_id(id, boots).to_string();
     loop {
         let identity = Identity {
             entropy: entropy()?,
@@ -72,9 +73,15 @@ pub(crate) async fn identify(
     }
 }
 
-fn boot_id(id: &SandboxId) -> uuid::Uuid {
+fn boot_id(id: &SandboxId, boots: u32) -> uuid::Uuid {
+    let mut hasher = blake3::Hasher::new_derive_key("sandling: boot id");
+    hasher.update(id.as_str().as_bytes());
+    // A sandbox that never booted keeps the id that it got from older versions.
+    if boots > 0 {
+        hasher.update(&boots.to_le_bytes());
+    }
     let mut bytes = [0; 16];
-    blake3::Hasher::new_derive_key("sandling: boot id").update(id.as_str().as_bytes()).finalize_xof().fill(&mut bytes);
+    hasher.finalize_xof().fill(&mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 

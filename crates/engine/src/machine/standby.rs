@@ -181,7 +181,7 @@ async fn make_standby(factory: &MachineFactory, template: &Template) -> Result<R
     }
     exercise(made.link(), &languages, rounds).await?;
     // A placeholder identity: the sandbox that claims it gets its own.
-    identify(made.link(), &made.id, None, template.pids()).await?;
+    identify(made.link(), &made.id, 0, None, template.pids()).await?;
     made.link().hold(true);
     made.machine().stop().await?;
     Ok(made)

@@ -54,6 +54,9 @@ pub struct SandboxInfo {
     pub boot_mode: BootMode,
     /// From the request to the guest's own answer.
     pub boot_ms: f64,
+    /// How often it has booted from its own disk. Its first start is a restore.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub boots: u32,
     pub lifetime: Lifetime,
     /// Whose it is.
     pub workspace: String,
@@ -95,6 +98,10 @@ pub struct SandboxInfo {
     pub variables: Option<String>,
     #[serde(flatten)]
     pub format: Format<1>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl SandboxInfo {

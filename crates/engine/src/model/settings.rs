@@ -27,6 +27,9 @@ pub struct SandboxSettings {
     /// The host that its servers see in requests, with `${PORT}` for the port. `localhost` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_host: Option<String>,
+    /// The ports whose servers speak HTTPS.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub https_ports: BTreeSet<u16>,
     /// The volume whose files the sandbox serves, if it was created only for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_volume: Option<String>,
@@ -150,6 +153,7 @@ mod tests {
             public_ports: true,
             internet: Some(true),
             request_host: None,
+            https_ports: BTreeSet::new(),
             for_volume: Some("data".to_owned()),
             for_build: None,
             image_config: None,

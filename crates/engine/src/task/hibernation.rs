@@ -76,7 +76,7 @@ impl Hibernation for Parts {
                 source.cached = Ok(None);
             }
             let made = self.machines.factory.restore_as(info.id.clone(), &source).await?;
-            match identify(made.link(), &made.id, None, info.pids).await {
+            match identify(made.link(), &made.id, info.boots, None, info.pids).await {
                 Ok(_) => {
                     made.note_fallback(&self.events, &info.workspace);
                     Ok(made.into_live())
@@ -113,7 +113,7 @@ impl Parts {
     /// Tells a guest that has just booted what one that wakes still knows.
     async fn set_up(&self, info: &SandboxInfo, made: &ReadyMachine) -> Result<(), CreateError> {
         let variables = self.networks.variables(info)?;
-        identify(made.link(), &made.id, Some(&variables), info.pids).await?;
+        identify(made.link(), &made.id, info.boots, Some(&variables), info.pids).await?;
         Ok(self.volumes.attach_again(made, info).await?)
     }
 }

@@ -17,6 +17,7 @@ impl SandboxTask {
             info.standing.saved = None;
         }
         let boots = info.standing.restored.is_none();
+        info.boots += u32::from(boots);
         let live = Arc::new(self.hibernation.clone().restore(&info).await?);
         if info.lifetime.sleep.is_free {
             info.lifetime.from = jiff::Timestamp::now();

@@ -26,9 +26,13 @@ pub fn read(path: &Path) -> BTreeMap<String, String> {
     names.into_iter().filter_map(|name| Some((name.clone(), value(&name)?))).collect()
 }
 
-/// Gives a file this metadata in place of what it had.
+/// Gives a file this metadata in place of what it had. A file system without metadata is an error only if there is some.
 pub fn replace(file: &File, metadata: &BTreeMap<String, String>) -> io::Result<()> {
-    for gone in names(|list| flistxattr(file, list))?.iter().filter(|name| !metadata.contains_key(*name)) {
+    let present = match names(|list| flistxattr(file, list)) {
+        Err(Errno::OPNOTSUPP) if metadata.is_empty() => return Ok(()),
+        present => present?,
+    };
+    for gone in present.iter().filter(|name| !metadata.contains_key(*name)) {
         fremovexattr(file, format!("{PREFIX}{gone}"))?;
     }
     for (name, value) in metadata {

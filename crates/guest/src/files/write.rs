@@ -116,9 +116,6 @@ impl Attributes {
 
     /// Sets what differs, so that watches report no change of attributes that did not change.
     fn apply(&self, file: &File, default_mode: Option<u32>) -> io::Result<()> {
-        if !self.metadata.is_empty() {
-            metadata::replace(file, &self.metadata)?;
-        }
         let before = file.metadata()?;
         if let Some((uid, gid)) = self.ids.filter(|ids| *ids != (before.uid(), before.gid())) {
             fchown(file, Some(uid), Some(gid))?;
@@ -156,12 +153,13 @@ impl Upload {
 
     /// Gives the file its name; fails if it exists.
     fn create(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
+        metadata::replace(&self.file, &attributes.metadata)?;
         attributes.apply(&self.file, Some(NEW_FILE_MODE))?;
         match &self.name {
             Some(name) => renameat_with(CWD, name, CWD, target, RenameFlags::NOREPLACE)?,
             None => self.link(target)?,
         }
-        self.touch_last_byte(target)
+        self.announce(target)
     }
 
     fn link(&self, target: &Path) -> io::Result<()> {
@@ -169,8 +167,9 @@ impl Upload {
         Ok(linkat(CWD, own, CWD, target, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// Writes the last byte again. Watches then report a write after the creation, as for a file that was written in place.
-    fn touch_last_byte(&self, target: &Path) -> io::Result<()> {
+    /// Sets the mode and writes the last byte again. After the creation, watches then report both, as for a file that was
+    /// written in place.
+    fn announce(&self, target: &Path) -> io::Result<()> {
         // Opened by its name: watches do not see what is written through the descriptor of a file that had none.
         let named = match File::options().read(true).write(true).open(target) {
             // Another process has removed it meanwhile, or runs it.
@@ -181,6 +180,7 @@ impl Upload {
         if (ours.dev(), ours.ino()) != (found.dev(), found.ino()) {
             return Ok(());
         }
+        named.set_permissions(found.permissions())?;
         let Some(last) = found.len().checked_sub(1) else {
             return Ok(());
         };
@@ -204,6 +204,7 @@ impl Upload {
                 result => result?,
             }
         }
+        metadata::replace(&existing, &attributes.metadata)?;
         attributes.apply(&existing, None)?;
         self.file.rewind()?;
         io::copy(&mut self.file, &mut existing)?;
@@ -215,7 +216,8 @@ impl Upload {
         let existing = fs::metadata(target)?;
         let ids = attributes.ids.or(Some((existing.uid(), existing.gid())));
         let mode = attributes.mode.or(Some(existing.permissions().mode() & 0o7777));
-        Attributes { mode, ids, metadata: attributes.metadata.clone() }.apply(&self.file, None)?;
+        metadata::replace(&self.file, &attributes.metadata)?;
+        Attributes { mode, ids, metadata: BTreeMap::new() }.apply(&self.file, None)?;
         let name = match self.name.take() {
             Some(name) => name,
             None => {
@@ -230,6 +232,9 @@ impl Upload {
     fn append_to(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
         self.file.rewind()?;
         let mut end = File::options().append(true).open(target)?;
+        if !attributes.metadata.is_empty() {
+            metadata::replace(&end, &attributes.metadata)?;
+        }
         attributes.apply(&end, None)?;
         io::copy(&mut self.file, &mut end).map(drop)
     }

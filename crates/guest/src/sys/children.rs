@@ -44,6 +44,20 @@ pub fn next_ended() -> Option<(u32, Ending)> {
     }
 }
 
+/// Whether a child is being killed, or on its way out. Until it can be reaped, the kernel may take a while to run it once
+/// more and to free its memory.
+pub fn is_ending(pid: u32) -> bool {
+    /// `PF_EXITING` of the kernel's `sched.h`.
+    const EXITING: u64 = 0x4;
+    const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // Fields count from 1, and the second one, the name, ends at the last parenthesis.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+    let (flags, pending) = (field(9), field(31));
+    flags & EXITING != 0 || pending & KILLED != 0
+}
+
 /// Signals a process group by its leader, or the leader alone if it has not made its group yet.
 ///
 /// Call it only for a child that has not been reaped: until then, no other process can get its number.

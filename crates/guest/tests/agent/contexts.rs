@@ -213,6 +213,24 @@ fn output_between_cells_comes_with_the_next() {
 }
 
 #[test]
+fn a_cell_runs_after_its_interpreter_was_killed_between_cells() {
+    if !available(Language::Python) {
+        return;
+    }
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    create(&mut host, "c", Language::Python).response();
+    for _ in 0..5 {
+        // The kernel takes a while to free this much.
+        let (heard, _) = cell(&mut host, "c", "import os; much = bytearray(200 << 20); print(os.getpid())");
+        let pid = heard.out().trim().to_owned();
+        assert_eq!(host.shell(&format!("kill -9 {pid}")).exit().code, 0);
+        let (heard, report) = cell(&mut host, "c", "print('much' in globals())");
+        assert_eq!((heard.out().as_str(), report.status), ("False\n", CellStatus::Ok));
+    }
+}
+
+#[test]
 fn contexts_are_separate_and_can_be_restarted_and_closed() {
     if !available(Language::Python) {
         return;

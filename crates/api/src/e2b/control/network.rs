@@ -3,7 +3,7 @@
 //! E2B allows all traffic by default, Sandling none. So `allowOut` is an allow-list, and only `0.0.0.0/0` in it opens
 //! the internet. `denyOut` removes parts of an open internet. As with E2B, an entry of `allowOut` wins over `denyOut`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use axum::routing::put;
@@ -23,6 +23,7 @@ use crate::prelude::*;
 use crate::preview::proxy;
 
 const ALL: &str = "0.0.0.0/0";
+const MOST_HTTPS_PORTS: usize = 100;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/network", put(update))
@@ -37,6 +38,7 @@ pub(super) struct Network {
     egress_proxy: Value,
     rules: BTreeMap<String, Vec<Rule>>,
     mask_request_host: Option<String>,
+    https_ports: BTreeSet<u16>,
     pub(super) allow_public_traffic: Option<bool>,
 }
 
@@ -116,6 +118,15 @@ impl Network {
         Ok(Some(host.to_owned()))
     }
 
+    /// The ports whose servers speak HTTPS.
+    pub(super) fn https_ports(&self) -> Result<BTreeSet<u16>, ApiError> {
+        if self.https_ports.contains(&0) || self.https_ports.len() > MOST_HTTPS_PORTS {
+            let message = format!("https_ports takes at most {MOST_HTTPS_PORTS} ports, from 1 to {}", u16::MAX);
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(self.https_ports.clone())
+    }
+
     /// The same, restricted to the allow-list.
     pub(super) fn without_internet(mut self) -> Self {
         self.deny_out.push(ALL.to_owned());
@@ -164,6 +175,9 @@ pub(super) fn view(policy: &Policy, settings: &Settings) -> Value {
     let mut view = json!({ "allowOut": allow, "denyOut": deny, "allowPublicTraffic": settings.public_ports });
     if let Some(host) = &settings.request_host {
         view["maskRequestHost"] = host.as_str().into();
+    }
+    if !settings.https_ports.is_empty() {
+        view["httpsPorts"] = json!(settings.https_ports);
     }
     view
 }

@@ -153,6 +153,7 @@ impl NewSandbox {
         let mut network = self.network.unwrap_or_default();
         let public_ports = network.allow_public_traffic.unwrap_or(true);
         let request_host = network.request_host()?;
+        let https_ports = network.https_ports()?;
         if self.internet == Some(false) {
             network = network.without_internet();
         }
@@ -172,6 +173,7 @@ impl NewSandbox {
             public_ports,
             internet: self.internet,
             request_host,
+            https_ports,
             start,
         };
         let (template, from_snapshot) = origin;

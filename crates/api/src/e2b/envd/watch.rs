@@ -22,6 +22,9 @@ use crate::prelude::*;
 /// The most changes that are buffered for a polling client. The oldest are dropped first.
 const KEPT: usize = 10_000;
 const MOST_WATCHERS: usize = 64;
+/// How often a poll asks the guest whether more changes arrive.
+const SETTLE_ROUNDS: usize = 5;
+const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -158,6 +161,22 @@ impl Watcher {
         Ok(())
     }
 
+    /// Waits for the changes that were made before this call: the guest reports them beside the answers to requests, so
+    /// they can come a little later than the answer to the request that made them.
+    async fn settle(&self, sandbox: &Sandbox) -> Result<(), ApiError> {
+        let mut seen = 0;
+        for _ in 0..SETTLE_ROUNDS {
+            sandbox.stat("/").await?;
+            tokio::time::sleep(SETTLE_PAUSE).await;
+            let now = self.events().len();
+            if now > 0 && now == seen {
+                break;
+            }
+            seen = now;
+        }
+        Ok(())
+    }
+
     fn task(&self) -> std::sync::MutexGuard<'_, JoinHandle<()>> {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,6 +233,7 @@ async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<WatcherI
     let watcher = memory(&app).watcher(envd.sandbox.id(), &body.value.watcher_id);
     let watcher = watcher.ok_or_else(|| ApiError::not_found("watcher"))?;
     watcher.mend(&envd.sandbox).await?;
+    watcher.settle(&envd.sandbox).await?;
     let events: Vec<Value> = watcher.events().drain(..).collect();
     Ok(Json(json!({ "events": events })))
 }

@@ -48,7 +48,7 @@ async fn execute(
     check_env(&env)?;
     let language = language.filter(|language| !language.is_empty());
     let (id, usual) = match (context_id.filter(|id| !id.is_empty()), language) {
-        (Some(_), Some(_)) => return Err(ApiError::bad_request("give a context or a language, not both")),
+        (Some(_), Some(_)) => return Err(ApiError::bad_request("Only one of context_id or language can be given")),
         (Some(id), None) => (find(&sandbox, &settings.start, id).await?, None),
         (None, language) => {
             let cell_language = CellLanguage::parse(language.as_deref().unwrap_or("python"))?;

@@ -32,6 +32,8 @@ impl Agent {
             return Err(failure(FailureKind::Busy, format!("context {:?} is running a cell", spec.context)));
         }
         let key = context.key;
+        self.notice_end(key);
+        let context = self.contexts.find(&spec.context)?;
         if context.interpreter.is_none() {
             context.restarts += 1;
             self.start_interpreter(key)?;

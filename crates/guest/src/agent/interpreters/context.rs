@@ -193,6 +193,15 @@ impl Agent {
         }
     }
 
+    /// Gives up an interpreter that ends. A cell that was sent to it would fail without having run.
+    pub fn notice_end(&mut self, key: u64) {
+        let Some(interpreter) = self.contexts.get(key).and_then(|context| context.interpreter) else { return };
+        let pid = self.interpreters.get(interpreter).and_then(|interpreter| interpreter.pid);
+        if pid.is_some_and(children::is_ending) {
+            self.stop_interpreter(key);
+        }
+    }
+
     /// A context's interpreter has ended by itself. If a cell was running, a new one is started at once.
     pub fn context_lost_interpreter(&mut self, key: u64, out_of_memory: bool) {
         self.drain_context(key);
