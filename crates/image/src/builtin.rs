@@ -43,7 +43,8 @@ const TESTS: &str = "iniconfig==2.3.1 packaging==26.3 pluggy==1.7.0 pygments==2.
 
 const UV: &str = "uv==0.13.8";
 
-/// Numbers, tables and plots, with everything that they need.
+/// Numbers, tables and plots, with everything that they need. matplotlib 3.11 removed arguments that much code still uses,
+/// such as `labels` of `boxplot`.
 const DATA: &str = "
     certifi==2026.10.18 charset-normalizer==3.5.2 contourpy==1.4.0 cycler==0.12.1 et-xmlfile==2.0.0 fonttools==4.68.0
     idna==3.20 kiwisolver==1.5.1 matplotlib==3.10.9 numpy==2.5.4 openpyxl==3.1.5 pandas==3.1.1 pillow==13.0.0
