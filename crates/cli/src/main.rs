@@ -17,14 +17,16 @@ use clap::Parser;
 use options::{Command, Options};
 use sandling_api::Telemetry;
 use sandling_client as client;
+use sandling_fleet::own_etcd;
 
 fn main() -> ExitCode {
     // This must come first, before any thread starts: Sandling runs its own binary to enter a machine's jail, to
-    // unpack images, to build templates, and to attack the jail from inside.
+    // unpack images, to build templates, to run etcd, and to attack the jail from inside.
     match std::env::args_os().nth(1) {
         Some(argument) if argument == sandling_vmm::jail::ARGUMENT => return sandling_vmm::jail::main(),
         Some(argument) if argument == sandling_oci::UNPACK_ARGUMENT => return sandling_oci::unpack_main(),
         Some(argument) if argument == sandling_image::jail::ARGUMENT => return sandling_image::jail::main(),
+        Some(argument) if argument == own_etcd::ARGUMENT => return own_etcd::main(),
         Some(argument) if argument == commands::doctor::probe::ARGUMENT => return commands::doctor::probe::main(),
         _ => {}
     }

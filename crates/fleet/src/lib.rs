@@ -13,6 +13,7 @@ mod join_pass;
 mod ledger;
 mod membership;
 mod node;
+pub mod own_etcd;
 mod permits;
 mod placement;
 mod records;

@@ -86,6 +86,7 @@ impl JoinToken {
             name: name.to_owned(),
             address: address.to_owned(),
             engine: joined.engine,
+            runs_engine: false,
             fingerprint: sandling_service::random::hex::<16>(),
         };
         settings.store(home)

@@ -12,7 +12,7 @@ use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{join, list, named, place};
+use super::{engine, join, list, named, place};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -46,7 +46,7 @@ impl Fleet {
             draining: false,
             unknown: Default::default(),
         };
-        let (ledger, lease) = (settings.ledger(), LeaseSettings::default());
+        let (ledger, lease) = (settings.ledger(home)?, LeaseSettings::default());
         let membership = Membership::new(&settings.name, about, ledger, BootClock, lease);
         Ok(Arc::new(Self { settings, home: home.clone(), membership, hardware, connector, tls }))
     }
@@ -69,6 +69,9 @@ impl Fleet {
 
     /// Stays a member until the future is dropped.
     pub async fn keep(&self) {
+        if self.settings.runs_engine {
+            engine::wait_until_ready(self.membership.ledger()).await;
+        }
         self.membership.keep().await;
     }
 

@@ -4,6 +4,7 @@
 //! on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
 //! offers the most, and lists show the sandboxes of all nodes.
 
+mod engine;
 mod forward;
 mod join;
 mod list;
@@ -12,6 +13,7 @@ mod named;
 mod place;
 mod settings;
 
+pub use engine::{address_of_own_engine, start_engine};
 pub use join::JoinToken;
 pub use member::Fleet;
 pub use settings::{FleetError, FleetSettings};

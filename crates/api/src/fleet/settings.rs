@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sandling_fleet::{BootClock, EtcdLedger};
@@ -14,6 +15,7 @@ use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsConnector;
 
+use super::engine;
 use crate::tls::{LocalCertificate, Tls, TlsError};
 
 /// How long the ledger may take to answer.
@@ -31,6 +33,8 @@ pub enum FleetError {
     Tls(#[from] TlsError),
     #[error("the fleet's certificates cannot be used: {0}")]
     Certificates(String),
+    #[error("cannot start the fleet's etcd")]
+    Engine(#[source] io::Error),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,8 +43,11 @@ pub struct FleetSettings {
     pub name: String,
     /// Where other nodes reach this one.
     pub address: String,
-    /// Addresses of etcd, such as `http://10.0.0.1:2379`.
+    /// Addresses of etcd, such as `http://10.0.0.1:2379`. With `https`, etcd has a certificate of the fleet.
     pub engine: Vec<String>,
+    /// Whether this node's server runs the fleet's etcd.
+    #[serde(default)]
+    pub runs_engine: bool,
     /// Tells this machine from another one with the same name.
     pub fingerprint: String,
 }
@@ -65,8 +72,12 @@ impl FleetSettings {
         fs::write(&path, text).map_err(|source| FleetError::File { path, source })
     }
 
-    pub fn ledger(&self) -> EtcdLedger {
-        EtcdLedger::new(self.engine.clone(), LEDGER_WITHIN)
+    pub fn ledger(&self, home: &Home) -> Result<EtcdLedger, FleetError> {
+        if self.engine.iter().all(|address| address.starts_with("http://")) {
+            return Ok(EtcdLedger::plain(self.engine.clone(), LEDGER_WITHIN));
+        }
+        let files = NodeTls::read(&LocalCertificate::at(&home.fleet()))?;
+        Ok(EtcdLedger::new(self.engine.clone(), engine::server_name(), files.client()?, LEDGER_WITHIN))
     }
 
     /// A new certificate of this node. Each start makes one, so that none expires.
@@ -76,36 +87,54 @@ impl FleetSettings {
 
     /// TLS for connections from nodes, and for connections to them.
     pub(super) fn tls(&self, home: &Home) -> Result<(Tls, TlsConnector), FleetError> {
-        let certificate = self.certificate(home)?;
-        let unusable = |error: &dyn std::fmt::Display| FleetError::Certificates(error.to_string());
-        let chain = || -> Result<Vec<_>, FleetError> {
-            let chain = CertificateDer::pem_file_iter(certificate.certificate());
-            chain.and_then(|chain| chain.collect::<Result<_, _>>()).map_err(|error| unusable(&error))
-        };
-        let key =
-            || rustls::pki_types::PrivateKeyDer::from_pem_file(certificate.key()).map_err(|error| unusable(&error));
-        let authority = fs::read(certificate.authority_certificate());
-        let path = certificate.authority_certificate();
-        let roots = Arc::new(roots(&authority.map_err(|source| FleetError::File { path, source })?)?);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| unusable(&error))?;
-        let server = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map(|builder| builder.with_client_cert_verifier(verifier))
-            .map_err(|error| unusable(&error))?
-            .with_single_cert(chain()?, key()?)
-            .map_err(|error| unusable(&error))?;
-        let client = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&error))?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain()?, key()?)
-            .map_err(|error| unusable(&error))?;
-        Ok((Tls::for_nodes(server), TlsConnector::from(Arc::new(client))))
+        let files = NodeTls::read(&self.certificate(home)?)?;
+        Ok((Tls::for_nodes(files.server()?), TlsConnector::from(Arc::new(files.client()?))))
     }
+}
+
+/// A node's certificate and key, and the authority that it trusts.
+struct NodeTls {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl NodeTls {
+    fn read(files: &LocalCertificate) -> Result<Self, FleetError> {
+        let chain = CertificateDer::pem_file_iter(files.certificate());
+        let chain = chain.and_then(|chain| chain.collect::<Result<_, _>>()).map_err(unusable)?;
+        let key = PrivateKeyDer::from_pem_file(files.key()).map_err(unusable)?;
+        let path = files.authority_certificate();
+        let authority = fs::read(&path).map_err(|source| FleetError::File { path, source })?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(Self { chain, key, roots: Arc::new(roots(&authority)?), provider })
+    }
+
+    /// Accepts clients without a certificate, too: they can join.
+    fn server(&self) -> Result<ServerConfig, FleetError> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone());
+        let verifier = verifier.allow_unauthenticated().build().map_err(unusable)?;
+        ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(unusable)
+    }
+
+    fn client(&self) -> Result<ClientConfig, FleetError> {
+        ClientConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_root_certificates(self.roots.clone())
+            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(unusable)
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> FleetError {
+    FleetError::Certificates(error.to_string())
 }
 
 /// The name in a node's certificate.
@@ -116,8 +145,7 @@ pub(super) fn server_name(node: &str) -> String {
 pub(super) fn roots(authority_pem: &[u8]) -> Result<RootCertStore, FleetError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority_pem) {
-        let certificate = certificate.map_err(|error| FleetError::Certificates(error.to_string()))?;
-        roots.add(certificate).map_err(|error| FleetError::Certificates(error.to_string()))?;
+        roots.add(certificate.map_err(unusable)?).map_err(unusable)?;
     }
     Ok(roots)
 }

@@ -57,6 +57,17 @@ impl LocalCertificate {
         Ok(local)
     }
 
+    /// Creates a certificate like a node's in another directory. The authority's key stays where it is.
+    pub(crate) fn create_elsewhere(&self, directory: &Path, name: &str) -> Result<Self, TlsError> {
+        let local = Self::in_directory(directory)?;
+        let path = self.authority_certificate();
+        let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        local.certify(&self.authority()?, vec![name.to_owned()], &[], &usages)?;
+        let authority = fs::read_to_string(&path).map_err(|source| TlsError::Write { path, source })?;
+        local.write(&local.authority_certificate(), &authority)?;
+        Ok(local)
+    }
+
     /// Stores an authority that was created on another machine.
     pub(crate) fn store_authority(directory: &Path, certificate: &str, key: &str) -> Result<(), TlsError> {
         let local = Self::in_directory(directory)?;

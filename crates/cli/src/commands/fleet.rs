@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use sandling_api::{FleetSettings, JoinToken};
-use sandling_fleet::{Ledger, NodeRecord};
+use sandling_fleet::{Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
 use serde_json::{Value, json};
 
@@ -21,15 +21,15 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
             join(&home, through, token, address, name.as_deref()).await
         }
         FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
-        FleetCommand::Status { json } => status(&settings(&home)?, *json).await,
+        FleetCommand::Status { json } => status(&settings(&home)?, &home, *json).await,
         FleetCommand::Drain { node } => {
             let settings = settings(&home)?;
-            check_member(&settings, node).await?;
-            sandling_fleet::start_drain(&settings.ledger(), node).await?;
+            check_member(&settings, &home, node).await?;
+            sandling_fleet::start_drain(&settings.ledger(&home)?, node).await?;
             show::line(node)
         }
         FleetCommand::Undrain { node } => {
-            sandling_fleet::end_drain(&settings(&home)?.ledger(), node).await?;
+            sandling_fleet::end_drain(&settings(&home)?.ledger(&home)?, node).await?;
             show::line(node)
         }
     }
@@ -41,17 +41,12 @@ fn settings(home: &Home) -> anyhow::Result<FleetSettings> {
 
 async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>) -> anyhow::Result<()> {
     refuse_second(home)?;
-    let url = |engine: &String| {
-        let address = engine.strip_prefix("etcd://");
-        address.map(|address| format!("http://{address}")).with_context(|| format!("{engine} is not etcd://HOST:PORT"))
-    };
-    let settings = FleetSettings {
-        name: node_name(name)?,
-        address: address.to_owned(),
-        engine: engine.iter().map(url).collect::<anyhow::Result<_>>()?,
-        fingerprint: sandling_service::random::hex::<16>(),
-    };
-    if let Some((node, _)) = members(&settings).await?.first() {
+    let runs_engine = engine.is_empty();
+    let engine = if runs_engine { vec![own_engine(address)?] } else { urls(engine)? };
+    let name = node_name(name)?;
+    let fingerprint = sandling_service::random::hex::<16>();
+    let settings = FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint };
+    if !runs_engine && let Some((node, _)) = members(&settings, home).await?.first() {
         bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
     }
     home.prepare_root().context("cannot create the home directory")?;
@@ -60,6 +55,23 @@ async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>)
     eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
     eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
     show::line(JoinToken::issue(&settings, home)?.text())
+}
+
+/// The address of an etcd that this node's server will run.
+fn own_engine(address: &str) -> anyhow::Result<String> {
+    if own_etcd::program().is_none() {
+        bail!("the program etcd is not installed; run `apt-get install etcd-server`, or name an etcd with --engine");
+    }
+    sandling_api::address_of_own_engine(address)
+        .with_context(|| format!("{address} is not HOST:PORT with a port below 65535"))
+}
+
+fn urls(engine: &[String]) -> anyhow::Result<Vec<String>> {
+    let url = |engine: &String| {
+        let address = engine.strip_prefix("etcd://");
+        address.map(|address| format!("http://{address}")).with_context(|| format!("{engine} is not etcd://HOST:PORT"))
+    };
+    engine.iter().map(url).collect()
 }
 
 async fn join(home: &Home, through: &str, token: &str, address: &str, name: Option<&str>) -> anyhow::Result<()> {
@@ -96,8 +108,8 @@ fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     Ok(name)
 }
 
-async fn members(settings: &FleetSettings) -> anyhow::Result<Vec<(String, NodeRecord)>> {
-    let listed = settings.ledger().list(sandling_fleet::NODES, None, MOST_NODES).await;
+async fn members(settings: &FleetSettings, home: &Home) -> anyhow::Result<Vec<(String, NodeRecord)>> {
+    let listed = settings.ledger(home)?.list(sandling_fleet::NODES, None, MOST_NODES).await;
     let listed =
         listed.with_context(|| format!("the fleet's etcd at {} cannot be used", settings.engine.join(", ")))?;
     let member = |record: &sandling_fleet::Record| {
@@ -107,15 +119,15 @@ async fn members(settings: &FleetSettings) -> anyhow::Result<Vec<(String, NodeRe
     listed.records.iter().map(member).collect()
 }
 
-async fn check_member(settings: &FleetSettings, name: &str) -> anyhow::Result<()> {
-    if members(settings).await?.iter().any(|(member, _)| member == name) {
+async fn check_member(settings: &FleetSettings, home: &Home, name: &str) -> anyhow::Result<()> {
+    if members(settings, home).await?.iter().any(|(member, _)| member == name) {
         return Ok(());
     }
     bail!("the fleet has no node {name}; `sandling fleet status` lists its nodes")
 }
 
-async fn status(settings: &FleetSettings, as_json: bool) -> anyhow::Result<()> {
-    let listed = members(settings).await?.into_iter().map(|(name, record)| {
+async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow::Result<()> {
+    let listed = members(settings, home).await?.into_iter().map(|(name, record)| {
         let NodeRecord { address, version, hardware, draining, .. } = record;
         json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining})
     });

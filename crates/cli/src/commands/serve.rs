@@ -7,10 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
+use sandling_fleet::own_etcd::OwnEtcd;
 use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use super::config;
 use crate::client::announce::{self, Announcement};
@@ -51,15 +53,8 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         telemetry.watch(app.clone());
     }
     let (mut listeners, address) = listen(&home, &options.listening)?;
-    let membership = match fleet {
-        Some(settings) => {
-            let (listener, _) = bind_for_nodes(&settings.address).await?;
-            println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
-            let fleet = Fleet::new(settings, &home, &engine)?;
-            listeners.push(Listener::for_nodes(listener, fleet.tls()));
-            fleet.attach(&app);
-            Some(tokio::spawn(async move { fleet.keep().await }))
-        }
+    let node = match fleet {
+        Some(settings) => Some(become_node(settings, &home, &engine, &app, &mut listeners).await?),
         None => None,
     };
     println!("the token is in {}", local_token_path(&home).display());
@@ -81,8 +76,9 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         ending.iter().for_each(|announced| announced.close());
     };
     sandling_api::serve(listeners, app.clone(), ServerLimits::default(), shutdown).await;
-    if let Some(membership) = membership {
-        membership.abort();
+    if let Some(node) = node {
+        node.membership.abort();
+        drop(node.etcd);
     }
     service.audit.flush();
     if let Some(telemetry) = telemetry {
@@ -92,6 +88,32 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     engine.detach().await;
     drop(announced);
     Ok(())
+}
+
+/// What a server has because it is a node of a fleet.
+struct Node {
+    membership: JoinHandle<()>,
+    /// The fleet's etcd, if this node runs it.
+    etcd: Option<OwnEtcd>,
+}
+
+async fn become_node(
+    settings: FleetSettings,
+    home: &Home,
+    engine: &Engine,
+    app: &App,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Node> {
+    let (listener, _) = bind_for_nodes(&settings.address).await?;
+    println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
+    let etcd = sandling_api::start_engine(&settings, home, &engine.config().launcher).await?;
+    if etcd.is_some() {
+        println!("the fleet's etcd runs here; other nodes reach it at {}", settings.engine.join(", "));
+    }
+    let fleet = Fleet::new(settings, home, engine)?;
+    listeners.push(Listener::for_nodes(listener, fleet.tls()));
+    fleet.attach(app);
+    Ok(Node { membership: tokio::spawn(async move { fleet.keep().await }), etcd })
 }
 
 /// Opens the listeners and says how to reach them. Returns the address for commands on this machine.

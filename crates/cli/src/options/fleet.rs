@@ -5,13 +5,14 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
     /// Make this machine the first node of a fleet, and print a token with which another joins
-    #[command(after_help = "Example:\n  sandling fleet init --address 10.0.0.1:7443 --engine etcd://10.0.0.1:2379")]
+    #[command(after_help = "Example:\n  sandling fleet init --address 10.0.0.1:7443")]
     Init {
         /// Where other nodes reach this machine
         #[arg(long, value_name = "HOST:PORT")]
         address: String,
-        /// The etcd of the fleet; may be repeated for its members
-        #[arg(long, value_name = "etcd://HOST:PORT", required = true)]
+        /// An etcd that you run, reached without TLS; may be repeated for its members [default: this node's server runs
+        /// one, at the port after that of --address]
+        #[arg(long, value_name = "etcd://HOST:PORT")]
         engine: Vec<String>,
         /// Name of this node [default: the host's name]
         #[arg(long)]

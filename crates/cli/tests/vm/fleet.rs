@@ -1,4 +1,4 @@
-//! Three servers as a fleet: any of them answers for the sandboxes of all.
+//! Servers as a fleet: any of them answers for the sandboxes of all.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -41,8 +42,7 @@ impl Answer {
 
 impl Node {
     fn new(name: &'static str) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        Self { home: TempDir::new().unwrap(), name, address, api: String::new(), child: None }
+        Self { home: TempDir::new().unwrap(), name, address: free_address(), api: String::new(), child: None }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -136,6 +136,16 @@ impl Drop for Node {
     }
 }
 
+/// The port after this one is free, too: etcd may need it.
+fn free_address() -> String {
+    let pair = || {
+        let first = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
+        let next = TcpListener::bind((first.ip(), first.port().checked_add(1)?));
+        next.is_ok().then(|| first.to_string())
+    };
+    std::iter::repeat_with(pair).flatten().next().unwrap()
+}
+
 #[track_caller]
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -171,6 +181,64 @@ fn unused_id(like: &str) -> String {
 fn refused(ran: &Output, why: &str) {
     let text = String::from_utf8_lossy(&ran.stderr);
     assert!(!ran.status.success() && text.contains(why), "{text}");
+}
+
+/// The process ID of the etcd that a server runs.
+fn etcd_of(server: u32) -> Option<Pid> {
+    let children = fs::read_dir(format!("/proc/{server}/task")).unwrap().flatten();
+    let children = children.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children = children.flat_map(|all| all.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let is_etcd = |child: &String| fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name == "etcd\n");
+    children.filter(is_etcd).find_map(|child| Pid::from_raw(child.parse().ok()?))
+}
+
+#[test]
+fn the_first_node_runs_etcd_and_starts_it_again() {
+    let (mut a, mut b) = (Node::new("a"), Node::new("b"));
+    let init = ["fleet", "init", "--name", a.name, "--address", &a.address];
+    let without_etcd = a.command(&init).env("PATH", "/nonexistent").output().unwrap();
+    refused(&without_etcd, "run `apt-get install etcd-server`");
+    assert!(!a.home.path().join("fleet").exists());
+    let token = a.ok(&init);
+    a.serve();
+    wait_for("the first is a member", || a.output(&["fleet", "status"]).status.success() && a.states().len() == 1);
+    b.ok(&["fleet", "join", &a.address, "--name", b.name, "--address", &b.address, "--token", &token]);
+    b.serve();
+    wait_for("both are members", || b.states().len() == 2);
+
+    // Only its user sees its files. The key of the authority is not among them.
+    let engine = a.home.path().join("fleet/engine");
+    assert_eq!(fs::metadata(&engine).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(!engine.join("ca.key").exists());
+    let (host, port) = a.address.rsplit_once(':').unwrap();
+    let etcd_address = format!("{host}:{}", port.parse::<u16>().unwrap() + 1);
+    let read = "POST /v3/kv/range HTTP/1.1\r\ncontent-length: 0";
+    assert!(!ask_as_node(&etcd_address, None, read).contains("HTTP/1.1"), "a client without a certificate");
+    assert!(ask_as_node(&etcd_address, Some(b.home.path()), read).starts_with("HTTP/1.1"));
+
+    let server = a.child.as_ref().unwrap().id();
+    let first = etcd_of(server).unwrap();
+    kill_process(first, Signal::KILL).unwrap();
+    let created = |key: &str| {
+        let headers = format!("host: x\r\nidempotency-key: {key}\r\n");
+        let answer = b.ask("POST", "/v1/sandboxes", &headers, r#"{"template":"base"}"#);
+        answer.head.starts_with("http/1.1 201").then(|| answer.json()["id"].as_str().unwrap().to_owned())
+    };
+    let mut id = None;
+    wait_for("creates work again", || {
+        id = created("one");
+        id.is_some()
+    });
+    let second = etcd_of(server).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(a.ok(&["exec", &id.unwrap(), "echo", "hello"]), "hello");
+
+    // etcd ends with its server, even if that is killed.
+    a.ok(&["rm", "--all"]);
+    a.kill();
+    wait_for("etcd has ended", || !Path::new(&format!("/proc/{}", second.as_raw_nonzero())).exists());
+    a.serve();
+    wait_for("both are members again", || b.output(&["fleet", "status"]).status.success() && b.states().len() == 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //!
 //! The crate `etcd-client` would bring tonic and needs `protoc` at build time, which `cargo build` here does not. The
 //! gateway needs only the HTTP client that the workspace already has. Its price is JSON with base64 keys and values.
-//! Connections are plain HTTP: the certificates of a fleet do not exist yet.
+//! Connections to an etcd that the fleet runs itself are mutual TLS.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,9 +14,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response, header};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -26,8 +29,8 @@ use super::definition::{
 };
 
 pub struct EtcdLedger {
-    client: Client<HttpConnector, Full<Bytes>>,
-    /// Such as `http://10.0.0.1:2379`.
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// Such as `https://10.0.0.1:2379`.
     endpoints: Vec<String>,
     current: AtomicUsize,
     answer_within: Duration,
@@ -177,10 +180,24 @@ fn operation(write: &Write) -> Value {
 }
 
 impl EtcdLedger {
-    /// Uses one of the members at a time and the next one after a failure.
-    pub fn new(endpoints: Vec<String>, answer_within: Duration) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
+    /// Uses one of the members at a time and the next one after a failure. Members at `https` addresses have a
+    /// certificate for this name.
+    pub fn new(endpoints: Vec<String>, name: ServerName<'static>, tls: ClientConfig, answer_within: Duration) -> Self {
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name)).enable_http1().build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
         Self { client, endpoints, current: AtomicUsize::new(0), answer_within }
+    }
+
+    /// Connects without TLS.
+    pub fn plain(endpoints: Vec<String>, answer_within: Duration) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring supports the default versions")
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        Self::new(endpoints, std::net::Ipv4Addr::LOCALHOST.into(), tls, answer_within)
     }
 
     async fn send(&self, path: &str, body: &Value) -> Result<Response<Incoming>, LedgerError> {

@@ -39,7 +39,7 @@ impl EtcdServer {
     }
 
     pub fn ledger(&self) -> EtcdLedger {
-        EtcdLedger::new(vec![self.url.clone()], Duration::from_secs(10))
+        EtcdLedger::plain(vec![self.url.clone()], Duration::from_secs(10))
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
