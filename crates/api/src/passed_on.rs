@@ -65,7 +65,7 @@ mod tests {
         headers.insert(ADDRESS, HeaderValue::from_static("9.9.9.9:9"));
         headers.insert(DOMAIN, HeaderValue::from_static("evil.example"));
         describe_client(&route("1.2.3.4:5", None, Sender::Client), &mut headers);
-        let seen = take_route(route("10.0.0.1:7", Some("x"), Sender::Node), &mut headers);
+        let seen = take_route(route("10.0.0.1:7", Some("x"), Sender::Node("m".into())), &mut headers);
         assert_eq!((seen.address, seen.scheme, seen.domain), ("1.2.3.4:5".parse().unwrap(), "http", None));
         assert!(headers.is_empty(), "{headers:?}");
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn only_a_valid_token_makes_a_connection_a_trusted_one() {
         let trusted = Arc::new(AtomicBool::new(false));
-        let peer = Peer::new(route("10.0.0.1:7", None, Sender::Node), trusted.clone());
+        let peer = Peer::new(route("10.0.0.1:7", None, Sender::Node("m".into())), trusted.clone());
         assert!(trusted.load(Ordering::Relaxed), "a node has shown its certificate");
         let mut said_by_a_sandbox = HeaderMap::new();
         said_by_a_sandbox.insert(AUTHENTICATED, HeaderValue::from_static("yes"));

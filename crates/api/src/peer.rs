@@ -21,13 +21,19 @@ pub(crate) struct Route {
 }
 
 /// Who sends the requests of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sender {
     Client,
-    /// Another node of the fleet, which has shown its certificate.
-    Node,
+    /// Another node of the fleet, which has shown its certificate. It names the machine.
+    Node(Arc<str>),
     /// On the address for nodes, without a certificate.
     Stranger,
+}
+
+impl Sender {
+    pub(crate) fn is_node(&self) -> bool {
+        matches!(self, Self::Node(_))
+    }
 }
 
 struct Shared {
@@ -40,7 +46,7 @@ struct Shared {
 
 impl Peer {
     pub(crate) fn new(route: Route, trusted: Arc<AtomicBool>) -> Self {
-        if route.sender == Sender::Node {
+        if route.sender.is_node() {
             trusted.store(true, Ordering::Relaxed);
         }
         Self(Arc::new(Shared { route, trusted, authenticated: AtomicBool::new(false), permits: Mutex::default() }))
@@ -67,7 +73,7 @@ impl Peer {
 
     /// Called with the response's head: returns the permits that the rest of the response needs.
     pub(crate) fn answered(&self) -> Vec<RequestPermit> {
-        if !self.is_authenticated() && self.0.route.sender != Sender::Node {
+        if !self.is_authenticated() && !self.0.route.sender.is_node() {
             self.0.trusted.store(false, Ordering::Relaxed);
         }
         std::mem::take(&mut self.0.permits.lock().unwrap_or_else(PoisonError::into_inner))

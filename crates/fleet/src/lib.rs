@@ -17,6 +17,7 @@ pub mod own_etcd;
 mod permits;
 mod placement;
 mod records;
+mod removal;
 
 pub use claims::Identity;
 pub use clock::{BootClock, Clock};
@@ -31,6 +32,7 @@ pub use membership::{LeaseSettings, Membership, NoMembersYet};
 pub use node::{Node, Settings, end_drain, start_drain};
 pub use placement::Member;
 pub use records::{
-    HeldRecord, NODES, NodeRecord, QuotaRecord, SANDBOXES, SandboxRecord, SandboxState, encode, node_tag, quota_key,
-    sandbox_key,
+    HeldRecord, MACHINES, NODES, NodeRecord, QuotaRecord, SANDBOXES, SandboxRecord, SandboxState, encode, node_tag,
+    quota_key, sandbox_key,
 };
+pub use removal::{is_removed, name_in_use, remove};

@@ -1,13 +1,16 @@
 //! A node's lease and epoch, and what it knows of the other members.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::claims::Identity;
 use crate::clock::Clock;
-use crate::ledger::{Expect, LeaseId, Ledger, LedgerError, Outcome, Transaction, Write};
+use crate::ledger::{Change, Expect, LeaseId, Ledger, LedgerError, Outcome, Record, Transaction, Write};
 use crate::placement::{Member, NodeTable};
-use crate::records::{NODES, NodeRecord, decode, drain_key, encode, node_key};
+use crate::records::{
+    MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key, encode, machine_key, node_key, removed_key,
+};
 
 const PAGE: usize = 1000;
 
@@ -45,9 +48,25 @@ pub struct Membership<L, C> {
 struct State {
     standing: Option<Standing>,
     table: NodeTable,
+    /// Fingerprints of the machines that are excluded.
+    removed: HashSet<String>,
     draining: bool,
     /// Why the node is not a member now, as the log has it.
     problem: Option<String>,
+}
+
+/// What came of an attempt to become a member.
+enum Registration {
+    Begun(Identity),
+    /// Another machine has this name, or took it just now.
+    NameTaken,
+    Removed,
+}
+
+/// What a node hears about the keys that it follows.
+enum Update {
+    All(Vec<Record>),
+    One(Change),
 }
 
 struct Standing {
@@ -96,11 +115,14 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
     /// A new epoch, or nothing after the time of one renewal.
     pub(crate) async fn register_or_wait(&self) -> Option<Identity> {
         let problem = match self.register().await {
-            Ok(Some(me)) => {
+            Ok(Registration::Begun(me)) => {
                 self.report(None);
                 return Some(me);
             }
-            Ok(None) => format!("another machine is node {}", self.name),
+            Ok(Registration::NameTaken) => format!("another machine is node {}", self.name),
+            Ok(Registration::Removed) => {
+                "this machine was removed from the fleet, and can only join it anew".to_owned()
+            }
             Err(error) => error.to_string(),
         };
         self.report(Some(problem));
@@ -120,12 +142,22 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         }
     }
 
-    /// Begins a new epoch. `None` if another machine has this name, or took it just now.
-    async fn register(&self) -> Result<Option<Identity>, LedgerError> {
+    /// Begins a new epoch.
+    async fn register(&self) -> Result<Registration, LedgerError> {
         let key = node_key(&self.name);
+        let fingerprint = &self.about.fingerprint;
+        if self.ledger.get(&removed_key(fingerprint)).await?.is_some() {
+            return Ok(Registration::Removed);
+        }
+        let machine = self.ledger.get(&machine_key(&self.name)).await?;
+        if let Some(machine) = &machine
+            && decode::<MachineRecord>(machine)?.fingerprint != *fingerprint
+        {
+            return Ok(Registration::NameTaken);
+        }
         if let Some(found) = self.ledger.get(&key).await? {
-            if decode::<NodeRecord>(&found)?.fingerprint != self.about.fingerprint {
-                return Ok(None);
+            if decode::<NodeRecord>(&found)?.fingerprint != *fingerprint {
+                return Ok(Registration::NameTaken);
             }
             let end_epoch = Transaction::default().when(&key, Expect::Modified(found.modified));
             self.ledger.commit(end_epoch.then(Write::Delete { key: key.clone() })).await?;
@@ -134,14 +166,27 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         let sent = self.clock.now();
         let lease = self.ledger.grant(self.settings.ttl).await?;
         let put = Write::Put { key: key.clone(), value: self.record(draining), lease: Some(lease) };
-        let outcome = self.ledger.commit(Transaction::default().when(&key, Expect::Absent).then(put)).await?;
-        let Outcome::Committed(epoch) = outcome else { return Ok(None) };
+        let begin = self.own_name(machine, Transaction::default().when(&key, Expect::Absent).then(put));
+        let Outcome::Committed(epoch) = self.ledger.commit(begin).await? else { return Ok(Registration::NameTaken) };
         let me = Identity { node: self.name.clone(), epoch };
         let write_until = sent + self.settings.write_within;
         let mut state = self.state();
         state.draining = draining;
         state.standing = Some(Standing { me: me.clone(), lease, write_until, ready: false });
-        Ok(Some(me))
+        Ok(Registration::Begun(me))
+    }
+
+    /// Registers the machine with its name the first time, and otherwise makes sure that nobody has removed it meanwhile.
+    fn own_name(&self, machine: Option<Record>, begin: Transaction) -> Transaction {
+        let key = machine_key(&self.name);
+        match machine {
+            Some(machine) => begin.when(key, Expect::Modified(machine.modified)),
+            None => {
+                let fingerprint = self.about.fingerprint.clone();
+                let machine = encode(&MachineRecord { fingerprint, unknown: Default::default() });
+                begin.when(&key, Expect::Absent).then(Write::put(key, machine))
+            }
+        }
     }
 
     fn record(&self, draining: bool) -> String {
@@ -188,31 +233,51 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         self.state().standing.as_ref().is_some_and(|standing| standing.me == *me)
     }
 
+    /// Follows who is a member and who is excluded. Runs until the future is dropped.
     pub(crate) async fn watch_members(&self) {
+        let members = self.watch(NODES, |state, update| match update {
+            Update::All(records) => state.table.replace(records),
+            Update::One(change) => state.table.apply(change),
+        });
+        let removed = self.watch(REMOVED, |state, update| {
+            let fingerprint = |key: &str| key.strip_prefix(REMOVED).unwrap_or(key).to_owned();
+            match update {
+                Update::All(records) => state.removed = records.iter().map(|record| fingerprint(&record.key)).collect(),
+                Update::One(Change::Put(record)) => drop(state.removed.insert(fingerprint(&record.key))),
+                Update::One(Change::Deleted { key }) => drop(state.removed.remove(&fingerprint(&key))),
+            }
+            if state.removed.contains(&self.about.fingerprint) {
+                state.standing = None;
+            }
+        });
+        tokio::join!(members, removed);
+    }
+
+    async fn watch(&self, prefix: &str, apply: impl Fn(&mut State, Update)) {
         loop {
-            if self.follow_members().await.is_err() {
+            if self.follow(prefix, &apply).await.is_err() {
                 self.clock.sleep(Duration::from_secs(1)).await;
             }
         }
     }
 
-    async fn follow_members(&self) -> Result<(), LedgerError> {
-        let mut page = self.ledger.list(NODES, None, PAGE).await?;
+    async fn follow(&self, prefix: &str, apply: impl Fn(&mut State, Update)) -> Result<(), LedgerError> {
+        let mut page = self.ledger.list(prefix, None, PAGE).await?;
         let mut after = page.revision;
         let mut records = std::mem::take(&mut page.records);
         while let Some(last) = records.last().filter(|_| records.len() % PAGE == 0) {
-            let page = self.ledger.list(NODES, Some(&last.key.clone()), PAGE).await?;
+            let page = self.ledger.list(prefix, Some(&last.key.clone()), PAGE).await?;
             if page.records.is_empty() {
                 break;
             }
             records.extend(page.records);
         }
-        self.state().table.replace(records);
+        apply(&mut self.state(), Update::All(records));
         loop {
-            let changes = self.ledger.changes(NODES, after).await?;
+            let changes = self.ledger.changes(prefix, after).await?;
             after = changes.until;
             let mut state = self.state();
-            changes.changes.into_iter().for_each(|change| state.table.apply(change));
+            changes.changes.into_iter().for_each(|change| apply(&mut state, Update::One(change)));
         }
     }
 
@@ -238,10 +303,20 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         self.state().table.members().to_vec()
     }
 
-    /// The node with this tag, also one that is no member now. The error says that this node knows no other yet.
+    /// The node with this tag, also one that is no member now, but not one that was removed. The error says that this node
+    /// knows no other yet.
     pub fn by_tag(&self, tag: u32) -> Result<Option<Member>, NoMembersYet> {
         let state = self.state();
-        if state.table.is_empty() { Err(NoMembersYet) } else { Ok(state.table.by_tag(tag).cloned()) }
+        if state.table.is_empty() {
+            return Err(NoMembersYet);
+        }
+        let found = state.table.by_tag(tag).filter(|member| !state.removed.contains(&member.record.fingerprint));
+        Ok(found.cloned())
+    }
+
+    /// Whether the machine with this fingerprint is excluded, as far as this node knows.
+    pub fn has_removed(&self, fingerprint: &str) -> bool {
+        self.state().removed.contains(fingerprint)
     }
 
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.
@@ -270,8 +345,16 @@ pub(crate) mod tests {
     use crate::ledger::ModelLedger;
 
     pub(crate) fn member<'a>(name: &str, ledger: &'a ModelLedger) -> Membership<&'a ModelLedger, BootClock> {
+        member_on(name, name, ledger)
+    }
+
+    pub(crate) fn member_on<'a>(
+        fingerprint: &str,
+        name: &str,
+        ledger: &'a ModelLedger,
+    ) -> Membership<&'a ModelLedger, BootClock> {
         let about = NodeRecord {
-            fingerprint: name.to_owned(),
+            fingerprint: fingerprint.to_owned(),
             hardware: String::new(),
             address: String::new(),
             version: String::new(),

@@ -12,10 +12,22 @@ type Unknown = BTreeMap<String, serde_json::Value>;
 
 pub const NODES: &str = "node/";
 pub const HELD: &str = "held/";
+/// Which machine has a node's name, whether it is up or not.
+pub const MACHINES: &str = "machine/";
+/// Machines that are excluded, by their fingerprints.
+pub const REMOVED: &str = "removed/";
 pub const SANDBOXES: &str = "sb/";
 
 pub fn node_key(node: &str) -> String {
     format!("{NODES}{node}")
+}
+
+pub fn machine_key(node: &str) -> String {
+    format!("{MACHINES}{node}")
+}
+
+pub fn removed_key(fingerprint: &str) -> String {
+    format!("{REMOVED}{fingerprint}")
 }
 
 /// The same request has the same key at every node.
@@ -63,6 +75,23 @@ pub struct NodeRecord {
     #[serde(default)]
     pub version: String,
     pub draining: bool,
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `machine/<name>`, from a node's first registration until it is removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    pub fingerprint: String,
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `removed/<fingerprint>`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemovedRecord {
+    /// The name that the machine had.
+    pub node: String,
     #[serde(flatten)]
     pub unknown: Unknown,
 }

@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::passed_on;
 use crate::peer::Peer;
 use crate::preview::proxy;
+use crate::tls::machine_of;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
@@ -51,7 +52,12 @@ impl Fleet {
             let stream = TcpStream::connect(&to.record.address).await.map_err(|error| error.to_string())?;
             let _ = stream.set_nodelay(true);
             let name = ServerName::try_from(server_name(&to.name)).map_err(|error| error.to_string())?;
-            self.connector.connect(name, stream).await.map_err(|error| error.to_string())
+            let stream = self.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+            // A removed machine may still answer where its successor should.
+            match machine_of(stream.get_ref().1.peer_certificates()) {
+                Some(machine) if machine == to.record.fingerprint => Ok(stream),
+                _ => Err("another machine answers at its address".to_owned()),
+            }
         };
         let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
         connected.unwrap_or_else(|_| Err("the connection timed out".to_owned()))

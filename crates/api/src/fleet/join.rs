@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use sandling_fleet::{JoinPass, PassError, node_tag};
+use sandling_fleet::{JoinPass, PassError, name_in_use};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -130,9 +130,12 @@ pub(super) async fn answer(fleet: &Fleet, request: Request) -> Result<Response, 
     let authority_key = read(&files.authority_key()).map_err(internal)?;
     wish.pass.check(authority_key.as_bytes(), now()).map_err(forbidden)?;
     // Two nodes need different names, and different tags in the ids of their sandboxes.
-    let tag = node_tag(&wish.name);
-    if let Some(other) = fleet.membership.members().iter().find(|member| node_tag(&member.name) == tag) {
-        let message = format!("the fleet has a node {}; choose another name with --name", other.name);
+    let in_use = name_in_use(fleet.membership.ledger(), &wish.name).await;
+    if let Some(other) = in_use.map_err(|error| forbidden(error.into()))? {
+        let message = format!(
+            "the fleet has a node {other}; choose another name with --name, or remove that node with `sandling fleet \
+             remove {other}`"
+        );
         return Err(ApiError::conflict("name_taken", message));
     }
     wish.pass.redeem(authority_key.as_bytes(), now(), &fleet.membership).await.map_err(forbidden)?;

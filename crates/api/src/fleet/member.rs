@@ -79,15 +79,18 @@ impl Fleet {
     where
         F: Future<Output = Result<Response, Infallible>>,
     {
-        let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender);
+        let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender.clone());
         let shape = e2b::shape_of_client(&request);
         let answer_here = &answer_here;
         let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
-        let answered = match (sender, request.method(), request.uri().path()) {
+        let answered = match (&sender, request.method(), request.uri().path()) {
             (Sender::Stranger, &Method::POST, join::PATH) => join::answer(self, request).await,
             (Sender::Stranger, ..) => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
-            (Sender::Node, &Method::GET, place::PATH) => return place::answer(self, app, &request),
-            (Sender::Node, ..) => return here(request).await,
+            (Sender::Node(machine), ..) if self.membership.has_removed(machine) => {
+                Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
+            }
+            (Sender::Node(_), &Method::GET, place::PATH) => return place::answer(self, app, &request),
+            (Sender::Node(_), ..) => return here(request).await,
             (Sender::Client, method, path) => match self.owner(app, &request) {
                 Ok(Some(owner)) => self.forward(app, &owner, request).await,
                 Ok(None) if method == Method::POST && named::is_collection(path) => {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsConnector;
 
 use super::engine;
-use crate::tls::{LocalCertificate, Tls, TlsError};
+use crate::tls::{LocalCertificate, Tls, TlsError, machine_name};
 
 /// How long the ledger may take to answer.
 const LEDGER_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);
@@ -82,7 +82,8 @@ impl FleetSettings {
 
     /// A new certificate of this node. Each start makes one, so that none expires.
     pub(super) fn certificate(&self, home: &Home) -> Result<LocalCertificate, FleetError> {
-        Ok(LocalCertificate::create_for_node(&home.fleet(), server_name(&self.name))?)
+        let names = vec![server_name(&self.name), machine_name(&self.fingerprint)];
+        Ok(LocalCertificate::create_for_node(&home.fleet(), names)?)
     }
 
     /// TLS for connections from nodes, and for connections to them.

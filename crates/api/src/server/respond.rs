@@ -19,7 +19,7 @@ use super::heartbeat::Heartbeat;
 use super::socket::TcpPlace;
 use crate::live_requests::UpgradedBy;
 use crate::passed_on;
-use crate::peer::{Peer, Route, Sender};
+use crate::peer::{Peer, Route};
 use crate::router;
 
 /// A connection, as its requests need it.
@@ -40,7 +40,7 @@ impl Client {
         if version == Version::HTTP_2 {
             name_host(&mut request);
         }
-        let from_node = self.route.sender == Sender::Node;
+        let from_node = self.route.sender.is_node();
         let route = if from_node { passed_on::take_route(self.route, request.headers_mut()) } else { self.route };
         let peer = Peer::new(route, self.place.trusted.clone());
         request.extensions_mut().insert(peer.clone());

@@ -29,7 +29,7 @@ use crate::closing::Closing;
 use crate::live_requests::UpgradedBy;
 use crate::peer::{Route, Sender};
 use crate::router;
-use crate::tls::Tls;
+use crate::tls::{Tls, machine_of};
 use crate::webhook_sender::send_webhooks;
 
 /// Limits for clients of the server.
@@ -262,8 +262,9 @@ impl Connection {
                 };
                 match accepted {
                     Ok(stream) => {
-                        if self.route.sender == Sender::Stranger && stream.get_ref().1.peer_certificates().is_some() {
-                            self.route.sender = Sender::Node;
+                        let machine = machine_of(stream.get_ref().1.peer_certificates());
+                        if let (Sender::Stranger, Some(machine)) = (&self.route.sender, machine) {
+                            self.route.sender = Sender::Node(machine.into());
                         }
                         self.converse(stream).await
                     }

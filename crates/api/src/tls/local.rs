@@ -49,11 +49,11 @@ impl LocalCertificate {
     }
 
     /// Creates a certificate with which a node of a fleet both accepts and opens connections.
-    pub(crate) fn create_for_node(directory: &Path, name: String) -> Result<Self, TlsError> {
+    pub(crate) fn create_for_node(directory: &Path, names: Vec<String>) -> Result<Self, TlsError> {
         let local = Self::in_directory(directory)?;
         let issuer = local.authority()?;
         let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        local.certify(&issuer, vec![name], &[], &usages)?;
+        local.certify(&issuer, names, &[], &usages)?;
         Ok(local)
     }
 

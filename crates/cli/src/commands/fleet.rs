@@ -22,6 +22,7 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         }
         FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, &home, *json).await,
+        FleetCommand::Remove { node } => remove(&settings(&home)?, &home, node).await,
         FleetCommand::Drain { node } => {
             let settings = settings(&home)?;
             check_member(&settings, &home, node).await?;
@@ -95,6 +96,22 @@ fn refuse_second(home: &Home) -> anyhow::Result<()> {
     }
 }
 
+async fn refuse_removed(settings: &FleetSettings, home: &Home) -> anyhow::Result<()> {
+    let removed = sandling_fleet::is_removed(&settings.ledger(home)?, &settings.fingerprint).await;
+    if removed.with_context(|| unusable(settings))? {
+        let fleet = home.fleet();
+        bail!(
+            "this machine was removed from the fleet; to join again, stop the server, remove {} and use a new join token",
+            fleet.display()
+        );
+    }
+    Ok(())
+}
+
+fn unusable(settings: &FleetSettings) -> String {
+    format!("the fleet's etcd at {} cannot be used", settings.engine.join(", "))
+}
+
 fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -110,8 +127,7 @@ fn node_name(given: Option<&str>) -> anyhow::Result<String> {
 
 async fn members(settings: &FleetSettings, home: &Home) -> anyhow::Result<Vec<(String, NodeRecord)>> {
     let listed = settings.ledger(home)?.list(sandling_fleet::NODES, None, MOST_NODES).await;
-    let listed =
-        listed.with_context(|| format!("the fleet's etcd at {} cannot be used", settings.engine.join(", ")))?;
+    let listed = listed.with_context(|| unusable(settings))?;
     let member = |record: &sandling_fleet::Record| {
         let name = record.key.strip_prefix(sandling_fleet::NODES).unwrap_or(&record.key);
         anyhow::Ok((name.to_owned(), serde_json::from_str(&record.value)?))
@@ -126,7 +142,20 @@ async fn check_member(settings: &FleetSettings, home: &Home, name: &str) -> anyh
     bail!("the fleet has no node {name}; `sandling fleet status` lists its nodes")
 }
 
+async fn remove(settings: &FleetSettings, home: &Home, node: &str) -> anyhow::Result<()> {
+    let runs_engine =
+        |record: &NodeRecord| sandling_api::address_of_own_engine(&record.address).as_ref() == settings.engine.first();
+    if members(settings, home).await?.iter().any(|(member, record)| member == node && runs_engine(record)) {
+        bail!("node {node} runs the fleet's etcd, so the fleet cannot be without it");
+    }
+    if !sandling_fleet::remove(&settings.ledger(home)?, node).await? {
+        bail!("the fleet has no node {node}; `sandling fleet status` lists the nodes that are up");
+    }
+    show::line(node)
+}
+
 async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow::Result<()> {
+    refuse_removed(settings, home).await?;
     let listed = members(settings, home).await?.into_iter().map(|(name, record)| {
         let NodeRecord { address, version, hardware, draining, .. } = record;
         json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining})

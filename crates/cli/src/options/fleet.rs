@@ -41,6 +41,8 @@ pub enum FleetCommand {
         #[arg(long, help = "Print JSON")]
         json: bool,
     },
+    /// Exclude a node, whether it is up or not; its sandboxes keep running on its machine but are no longer the fleet's
+    Remove { node: String },
     /// Place no new sandboxes on a node
     Drain { node: String },
     /// Place new sandboxes on a node again

@@ -241,6 +241,48 @@ fn the_first_node_runs_etcd_and_starts_it_again() {
     wait_for("both are members again", || b.output(&["fleet", "status"]).status.success() && b.states().len() == 2);
 }
 
+#[test]
+fn a_removed_node_is_refused_and_its_name_is_free() {
+    let (mut a, mut b, mut successor) = (Node::new("a"), Node::new("b"), Node::new("b"));
+    let token = a.ok(&["fleet", "init", "--name", a.name, "--address", &a.address]);
+    a.serve();
+    let join = |node: &Node, token: &str| {
+        node.output(&["fleet", "join", &a.address, "--name", "b", "--address", &node.address, "--token", token])
+    };
+    wait_for("b can join", || join(&b, &token).status.success());
+    b.serve();
+    let both = ["a", "b"].map(|name| (name.to_owned(), false));
+    wait_for("both are members", || a.states() == both);
+    let list = format!("GET /v1/sandboxes HTTP/1.1\r\nauthorization: Bearer {TOKEN}");
+    let asks_a = |node: &Node| ask_as_node(&a.address, Some(node.home.path()), &list);
+    assert!(asks_a(&b).starts_with("HTTP/1.1 200"));
+    let diagnosis = a.output(&["doctor", "--json"]).stdout;
+    let diagnosis: Value = serde_json::from_slice(&diagnosis).unwrap();
+    let check =
+        |name: &str| diagnosis["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).cloned();
+    for name in ["fleet certificate", "fleet space", "fleet node b"] {
+        assert_eq!(check(name).unwrap()["verdict"], "ok", "{name}: {diagnosis}");
+    }
+    assert!(check("fleet etcd").unwrap()["detail"].as_str().unwrap().starts_with("version 3."), "{diagnosis}");
+
+    b.kill();
+    let token = a.ok(&["fleet", "token"]);
+    refused(&join(&successor, &token), "sandling fleet remove b");
+    b.serve();
+    refused(&a.output(&["fleet", "remove", "nobody"]), "the fleet has no node nobody");
+    refused(&a.output(&["fleet", "remove", "a"]), "runs the fleet's etcd");
+    a.ok(&["fleet", "remove", "b"]);
+    wait_for("a refuses b", || asks_a(&b).starts_with("HTTP/1.1 403"));
+    assert!(asks_a(&b).contains("node_removed"));
+    refused(&b.output(&["fleet", "status"]), "this machine was removed from the fleet");
+    wait_for("b's log says it", || fs::read_to_string(b.log()).unwrap().contains("was removed from the fleet"));
+
+    assert!(join(&successor, &token).status.success());
+    successor.serve();
+    wait_for("the name has another machine", || a.states() == both && asks_a(&successor).starts_with("HTTP/1.1 200"));
+    assert!(asks_a(&b).starts_with("HTTP/1.1 403"), "the removed one stays out");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_answers_for_the_sandboxes_of_all() {
     let etcd = EtcdServer::start().await.unwrap();
