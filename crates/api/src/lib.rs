@@ -53,7 +53,7 @@ mod tls;
 mod webhook_sender;
 
 pub use app::App;
-pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken, address_of_own_engine, start_engine};
+pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken, PeerHealth, address_of_own_engine, start_engine};
 pub use native::openapi_json;
 pub use server::{Listener, ServerLimits, serve};
 pub use telemetry::{BadTelemetry, Telemetry, TelemetrySettings};

@@ -25,8 +25,8 @@ pub use creates::{Assigned, assign};
 pub use host::{Ask, CreateRequest, Host, Known, Peers, Presence, Reply, Unreachable};
 pub use join_pass::{JoinPass, PassError};
 pub use ledger::{
-    Change, Changes, Condition, EtcdLedger, Expect, LeaseId, Ledger, LedgerError, ModelLedger, Outcome, Page, Record,
-    Revision, SqliteLedger, Transaction, Write,
+    Change, Changes, Condition, EtcdLedger, EtcdStatus, Expect, LeaseId, Ledger, LedgerError, ModelLedger, Outcome,
+    Page, Record, Revision, SqliteLedger, Transaction, Write,
 };
 pub use membership::{LeaseSettings, Membership, NoMembersYet};
 pub use node::{Node, Settings, end_drain, start_drain};

@@ -7,8 +7,9 @@ use axum::extract::Request;
 use axum::http::Version;
 use axum::response::Response;
 use rustls::pki_types::ServerName;
-use sandling_fleet::Member;
+use sandling_fleet::{Member, NodeRecord};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::member::{Fleet, unreachable};
@@ -20,7 +21,7 @@ use crate::peer::Peer;
 use crate::preview::proxy;
 use crate::tls::machine_of;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 impl Fleet {
     pub(super) async fn forward(&self, app: &App, to: &Member, mut request: Request) -> Result<Response, ApiError> {
@@ -48,18 +49,26 @@ impl Fleet {
     }
 
     async fn connect(&self, to: &Member) -> Result<TlsStream<TcpStream>, String> {
-        let connect = async {
-            let stream = TcpStream::connect(&to.record.address).await.map_err(|error| error.to_string())?;
-            let _ = stream.set_nodelay(true);
-            let name = ServerName::try_from(server_name(&to.name)).map_err(|error| error.to_string())?;
-            let stream = self.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
-            // A removed machine may still answer where its successor should.
-            match machine_of(stream.get_ref().1.peer_certificates()) {
-                Some(machine) if machine == to.record.fingerprint => Ok(stream),
-                _ => Err("another machine answers at its address".to_owned()),
-            }
-        };
-        let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
-        connected.unwrap_or_else(|_| Err("the connection timed out".to_owned()))
+        connect(&self.connector, &to.name, &to.record).await
     }
+}
+
+pub(super) async fn connect(
+    connector: &TlsConnector,
+    node: &str,
+    record: &NodeRecord,
+) -> Result<TlsStream<TcpStream>, String> {
+    let connect = async {
+        let stream = TcpStream::connect(&record.address).await.map_err(|error| error.to_string())?;
+        let _ = stream.set_nodelay(true);
+        let name = ServerName::try_from(server_name(node)).map_err(|error| error.to_string())?;
+        let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+        // A removed machine may still answer where its successor should.
+        match machine_of(stream.get_ref().1.peer_certificates()) {
+            Some(machine) if machine == record.fingerprint => Ok(stream),
+            _ => Err("another machine answers at its address".to_owned()),
+        }
+    };
+    let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
+    connected.unwrap_or_else(|_| Err("the connection timed out".to_owned()))
 }

@@ -12,7 +12,7 @@ use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{engine, join, list, named, place};
+use super::{engine, health, join, list, named, place};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -89,6 +89,7 @@ impl Fleet {
             (Sender::Node(machine), ..) if self.membership.has_removed(machine) => {
                 Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
             }
+            (Sender::Node(_), &Method::GET, health::PATH) => return health::answer(),
             (Sender::Node(_), &Method::GET, place::PATH) => return place::answer(self, app, &request),
             (Sender::Node(_), ..) => return here(request).await,
             (Sender::Client, method, path) => match self.owner(app, &request) {

@@ -6,6 +6,7 @@
 
 mod engine;
 mod forward;
+mod health;
 mod join;
 mod list;
 mod member;
@@ -14,6 +15,7 @@ mod place;
 mod settings;
 
 pub use engine::{address_of_own_engine, start_engine};
+pub use health::PeerHealth;
 pub use join::JoinToken;
 pub use member::Fleet;
 pub use settings::{FleetError, FleetSettings};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -89,20 +90,20 @@ impl FleetSettings {
     /// TLS for connections from nodes, and for connections to them.
     pub(super) fn tls(&self, home: &Home) -> Result<(Tls, TlsConnector), FleetError> {
         let files = NodeTls::read(&self.certificate(home)?)?;
-        Ok((Tls::for_nodes(files.server()?), TlsConnector::from(Arc::new(files.client()?))))
+        Ok((Tls::for_nodes(files.server()?), files.connector()?))
     }
 }
 
 /// A node's certificate and key, and the authority that it trusts.
-struct NodeTls {
-    chain: Vec<CertificateDer<'static>>,
+pub(super) struct NodeTls {
+    pub(super) chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
     provider: Arc<CryptoProvider>,
 }
 
 impl NodeTls {
-    fn read(files: &LocalCertificate) -> Result<Self, FleetError> {
+    pub(super) fn read(files: &LocalCertificate) -> Result<Self, FleetError> {
         let chain = CertificateDer::pem_file_iter(files.certificate());
         let chain = chain.and_then(|chain| chain.collect::<Result<_, _>>()).map_err(unusable)?;
         let key = PrivateKeyDer::from_pem_file(files.key()).map_err(unusable)?;
@@ -124,6 +125,15 @@ impl NodeTls {
             .map_err(unusable)
     }
 
+    pub(super) fn connector(&self) -> Result<TlsConnector, FleetError> {
+        Ok(TlsConnector::from(Arc::new(self.client()?)))
+    }
+
+    pub(super) fn verifier(&self) -> Result<Arc<WebPkiServerVerifier>, FleetError> {
+        let verifier = WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone());
+        verifier.build().map_err(unusable)
+    }
+
     fn client(&self) -> Result<ClientConfig, FleetError> {
         ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
@@ -134,7 +144,7 @@ impl NodeTls {
     }
 }
 
-fn unusable(error: impl std::fmt::Display) -> FleetError {
+pub(super) fn unusable(error: impl std::fmt::Display) -> FleetError {
     FleetError::Certificates(error.to_string())
 }
 

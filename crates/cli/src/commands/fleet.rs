@@ -125,7 +125,7 @@ fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     Ok(name)
 }
 
-async fn members(settings: &FleetSettings, home: &Home) -> anyhow::Result<Vec<(String, NodeRecord)>> {
+pub(super) async fn members(settings: &FleetSettings, home: &Home) -> anyhow::Result<Vec<(String, NodeRecord)>> {
     let listed = settings.ledger(home)?.list(sandling_fleet::NODES, None, MOST_NODES).await;
     let listed = listed.with_context(|| unusable(settings))?;
     let member = |record: &sandling_fleet::Record| {

@@ -94,6 +94,24 @@ struct LeaseAnswer {
     ttl: Number,
 }
 
+/// What one member of etcd says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdStatus {
+    pub version: String,
+    pub size_bytes: u64,
+    /// Such as that it has no space left.
+    pub alarms: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct StatusAnswer {
+    version: String,
+    #[serde(rename = "dbSize", default)]
+    size: Number,
+    #[serde(default)]
+    errors: Vec<String>,
+}
+
 /// One message of a stream.
 #[derive(Deserialize)]
 struct Message<T> {
@@ -198,6 +216,11 @@ impl EtcdLedger {
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
         Self::new(endpoints, std::net::Ipv4Addr::LOCALHOST.into(), tls, answer_within)
+    }
+
+    pub async fn status(&self) -> Result<EtcdStatus, LedgerError> {
+        let answer: StatusAnswer = self.ask("maintenance/status", json!({})).await?;
+        Ok(EtcdStatus { version: answer.version, size_bytes: answer.size.0.unsigned_abs(), alarms: answer.errors })
     }
 
     async fn send(&self, path: &str, body: &Value) -> Result<Response<Incoming>, LedgerError> {

@@ -9,6 +9,6 @@ pub use definition::{
     Change, Changes, Condition, Expect, LeaseId, Ledger, LedgerError, Outcome, Page, Record, Revision, Transaction,
     Write,
 };
-pub use etcd::EtcdLedger;
+pub use etcd::{EtcdLedger, EtcdStatus};
 pub use model::ModelLedger;
 pub use sqlite::SqliteLedger;

@@ -14,4 +14,4 @@ mod confine;
 mod supervise;
 
 pub use confine::{ARGUMENT, main};
-pub use supervise::{EtcdSettings, OwnEtcd, program};
+pub use supervise::{EtcdSettings, OwnEtcd, QUOTA, program};

@@ -20,7 +20,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 const END_WITHIN: Duration = Duration::from_secs(5);
 const COMPACT_EVERY: &str = "5m";
 /// In bytes. etcd refuses writes when its data are larger.
-const QUOTA: u64 = 4 << 30;
+pub const QUOTA: u64 = 4 << 30;
 
 #[derive(Debug, Clone)]
 pub struct EtcdSettings {

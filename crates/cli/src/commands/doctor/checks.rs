@@ -10,7 +10,7 @@ use sandling_vmm::jail::HostLayer;
 use sandling_wire::{DEFAULT_TEMPLATE, WideMode};
 use serde::Serialize;
 
-use super::attack;
+use super::{attack, fleet};
 use crate::options::{Common, Doctor};
 use crate::{outcome, show};
 
@@ -20,7 +20,7 @@ const BUILD: &str = "sandling template build";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+pub(super) enum Verdict {
     Ok,
     /// Sandling works without it, but slower or less isolated.
     Weaker,
@@ -29,10 +29,10 @@ enum Verdict {
 }
 
 #[derive(Debug, Serialize)]
-struct Check {
+pub(super) struct Check {
     name: String,
     verdict: Verdict,
-    detail: String,
+    pub(super) detail: String,
     fix: Option<String>,
 }
 
@@ -44,11 +44,11 @@ struct Report {
 }
 
 impl Check {
-    fn new(name: impl Into<String>, verdict: Verdict, detail: impl Into<String>) -> Self {
+    pub(super) fn new(name: impl Into<String>, verdict: Verdict, detail: impl Into<String>) -> Self {
         Self { name: name.into(), verdict, detail: detail.into(), fix: None }
     }
 
-    fn fix(self, fix: impl Into<String>) -> Self {
+    pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 }
@@ -63,6 +63,7 @@ pub async fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCod
     checks.push(templates());
     checks.extend(unreadable());
     checks.extend(secrets_in_any_header());
+    checks.extend(fleet::checks().await);
     checks.extend(sandling_image::preflight().into_iter().map(|missing| {
         Check::new(missing.what, Verdict::Weaker, "not installed; needed to build templates").fix(missing.fix)
     }));

@@ -2,6 +2,7 @@
 
 mod attack;
 mod checks;
+mod fleet;
 
 pub use attack::probe;
 pub use checks::doctor;
