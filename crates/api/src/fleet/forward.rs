@@ -1,11 +1,14 @@
-//! Passes requests on to other nodes. WebSockets and streams pass, too.
+//! Passes requests on to other nodes. WebSockets and streams pass, too. Connections are used again, but not those that have
+//! become sockets.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::Version;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use sandling_fleet::{Member, NodeRecord};
 use tokio::net::TcpStream;
@@ -25,7 +28,6 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 impl Fleet {
     pub(super) async fn forward(&self, app: &App, to: &Member, mut request: Request) -> Result<Response, ApiError> {
-        let stream = self.connect(to).await.map_err(|error| unreachable(&to.name, &error))?;
         let wants_upgrade = proxy::is_upgrade(request.headers());
         proxy::prepare_connection(request.headers_mut(), wants_upgrade);
         let peer = request.extensions().get::<Peer>().cloned();
@@ -33,8 +35,13 @@ impl Fleet {
             passed_on::describe_client(peer.route(), request.headers_mut());
         }
         *request.version_mut() = Version::HTTP_11;
-        let failed = |error: hyper::Error| unreachable(&to.name, &error.to_string());
-        let mut response = proxy::exchange(app, stream, request, failed).await?;
+        let mut response = if wants_upgrade {
+            let stream = self.connect(to).await.map_err(|error| unreachable(&to.name, &error))?;
+            let failed = |error: hyper::Error| unreachable(&to.name, &error.to_string());
+            proxy::exchange(app, stream, request, failed).await?
+        } else {
+            self.send(to, request).await.map_err(|error| unreachable(&to.name, &error))?
+        };
         if let Some(peer) = peer.filter(|_| passed_on::take_authenticated(response.headers_mut())) {
             peer.authenticate();
         }
@@ -46,6 +53,34 @@ impl Fleet {
         let request = Request::get(path).header("host", "fleet").body(Body::empty());
         let request = request.map_err(|error| unreachable(&to.name, &error.to_string()))?;
         self.forward(app, to, request).await
+    }
+
+    async fn send(&self, to: &Member, mut request: Request) -> Result<Response, String> {
+        let machine = &to.record.fingerprint;
+        // A connection that the other node has just closed returns the request that it did not send.
+        let (connection, mut answer) = loop {
+            let (mut connection, is_new) = match self.connections.take(machine) {
+                Some(connection) => (connection, false),
+                None => (self.open(to).await?, true),
+            };
+            match connection.try_send_request(request).await {
+                Ok(answer) => break (connection, answer),
+                Err(mut failed) => match failed.take_message().filter(|_| !is_new) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().to_string()),
+                },
+            }
+        };
+        self.connections.keep(machine, connection);
+        proxy::strip(answer.headers_mut());
+        Ok(answer.map(Body::new).into_response())
+    }
+
+    async fn open(&self, to: &Member) -> Result<SendRequest<Body>, String> {
+        let stream = TokioIo::new(self.connect(to).await?);
+        let (sender, connection) = http1::handshake(stream).await.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        Ok(sender)
     }
 
     async fn connect(&self, to: &Member) -> Result<TlsStream<TcpStream>, String> {

@@ -11,6 +11,7 @@ use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
 use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
+use super::connections::Connections;
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{engine, health, join, list, named, place};
 use crate::app::App;
@@ -31,6 +32,7 @@ pub struct Fleet {
     pub(super) membership: Membership,
     pub(super) hardware: String,
     pub(super) connector: TlsConnector,
+    pub(super) connections: Connections,
     tls: Tls,
 }
 
@@ -48,7 +50,15 @@ impl Fleet {
         };
         let (ledger, lease) = (settings.ledger(home)?, LeaseSettings::default());
         let membership = Membership::new(&settings.name, about, ledger, BootClock, lease);
-        Ok(Arc::new(Self { settings, home: home.clone(), membership, hardware, connector, tls }))
+        Ok(Arc::new(Self {
+            settings,
+            home: home.clone(),
+            membership,
+            hardware,
+            connector,
+            connections: Connections::default(),
+            tls,
+        }))
     }
 
     /// For the address where other nodes connect.

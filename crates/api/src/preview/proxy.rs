@@ -124,7 +124,8 @@ pub(crate) fn seen_host(setting: Option<&str>, port: u16) -> Option<HeaderValue>
     HeaderValue::from_str(authority.as_str()).ok()
 }
 
-fn strip(headers: &mut HeaderMap) {
+/// Leaves out the headers that apply to a single connection.
+pub(crate) fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
