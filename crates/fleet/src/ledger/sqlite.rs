@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -29,6 +29,9 @@ const SCHEMA: &str = "
     insert into position select 0, 0 where not exists (select 1 from position);
 ";
 
+/// How long `open` waits for another process that has the file open.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub struct SqliteLedger {
     store: Arc<Mutex<Store>>,
     newest: watch::Sender<Revision>,
@@ -49,10 +52,10 @@ impl SqliteLedger {
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "locking_mode", "exclusive")?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        when_free(|| connection.pragma_update(None, "journal_mode", "wal"))?;
         // An acknowledged claim must survive a power cut.
         connection.pragma_update(None, "synchronous", "full")?;
-        connection.execute_batch(SCHEMA)?;
+        when_free(|| connection.execute_batch(SCHEMA))?;
         let mut store = Store { connection, expiries: BTreeMap::new() };
         store.restart_leases()?;
         let newest = watch::Sender::new(store.position("revision")?);
@@ -80,6 +83,22 @@ impl SqliteLedger {
             newer
         });
         Ok(result)
+    }
+}
+
+/// Tries again while the file is locked. SQLite itself does not always wait if two processes create the journal at once, or
+/// if one closes the file.
+fn when_free<T>(attempt: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && std::time::Instant::now() < end =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
     }
 }
 
