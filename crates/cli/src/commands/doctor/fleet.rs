@@ -72,11 +72,13 @@ async fn reach(settings: &FleetSettings, home: &Home) -> Result<(EtcdLedger, Vec
         etcd = Check::new(ETCD, Verdict::Weaker, etcd.detail).fix("give etcd a faster disk or a nearer machine");
     }
     let used_mib = status.size_bytes >> 20;
-    let space = match settings.runs_engine {
+    // A node of the fleet runs this etcd, with this quota. That of another etcd is not known.
+    let is_own = settings.engine.iter().all(|address| address.starts_with("https://"));
+    let space = match is_own {
         true => format!("{used_mib} MiB of {} MiB", own_etcd::QUOTA >> 20),
         false => format!("{used_mib} MiB"),
     };
-    let is_full = settings.runs_engine && status.size_bytes > own_etcd::QUOTA / 10 * 6;
+    let is_full = is_own && status.size_bytes > own_etcd::QUOTA / 10 * 6;
     let space = match status.alarms.as_slice() {
         [] if is_full => Check::new("fleet space", Verdict::Weaker, space).fix("free space with `etcdctl defrag`"),
         [] => Check::new("fleet space", Verdict::Ok, space),
