@@ -241,6 +241,22 @@ fn the_first_node_runs_etcd_and_starts_it_again() {
     wait_for("both are members again", || b.output(&["fleet", "status"]).status.success() && b.states().len() == 2);
 }
 
+/// Runs a shell in place of etcd.
+#[test]
+fn etcd_uses_only_its_directory() {
+    let (own, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::write(own.path().join("readable"), "own").unwrap();
+    fs::write(other.path().join("secret"), "secret").unwrap();
+    let script = "cat readable; echo new > written; cat $0/secret; echo new > $0/written; kill -0 1; cat /etc/passwd";
+    let mut etcd = Command::new(SANDLING);
+    etcd.args(["__etcd", &std::process::id().to_string(), "2379", "/bin/sh", "-c", script]).arg(other.path());
+    let ran = etcd.env_clear().current_dir(own.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "own", "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(own.path().join("written").exists() && !other.path().join("written").exists());
+    let of_another = Command::new(SANDLING).args(["__etcd", "1", "2379", "/bin/true"]).output().unwrap();
+    refused(&of_another, "the server has ended");
+}
+
 #[test]
 fn a_removed_node_is_refused_and_its_name_is_free() {
     let (mut a, mut b, mut successor) = (Node::new("a"), Node::new("b"), Node::new("b"));
