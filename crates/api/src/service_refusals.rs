@@ -243,6 +243,7 @@ impl From<BuildFailure> for ApiError {
     fn from(failure: BuildFailure) -> Self {
         match failure {
             BuildFailure::Exit(_)
+            | BuildFailure::Warm { .. }
             | BuildFailure::StepTimeout
             | BuildFailure::TooLong
             | BuildFailure::NotReady

@@ -34,6 +34,8 @@ pub enum Job {
         place: Place,
     },
     Run(Run),
+    /// Runs a command, and kills the processes that it leaves.
+    Rehearse(Run),
     /// Removes what the builder has left on the disk.
     Finish,
 }

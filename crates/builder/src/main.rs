@@ -7,6 +7,7 @@ mod finish;
 mod owner;
 mod pack;
 mod place;
+mod rehearse;
 mod root;
 mod run;
 mod sources;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
 fn perform(job: Job) -> Result<ExitCode, Failure> {
     match job {
         Job::Run(run) => return run::run(&run),
+        Job::Rehearse(run) => return rehearse::rehearse(&run),
         Job::Pack { sources, file } => {
             root::enter()?;
             pack::pack(&sources, &file)?;

@@ -62,6 +62,10 @@ pub struct BuildRequest {
     pub no_cache: Option<bool>,
     /// Whether what `ENTRYPOINT` and `CMD` start runs in the template's sandboxes; yes if absent.
     pub start: Option<bool>,
+    /// Lines for the shell that run before the template is saved, so that they are fast in its sandboxes.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    pub warm: Vec<String>,
     /// Whether the machine of a failed build stays for an hour as a sandbox.
     pub keep_failed: Option<bool>,
     /// A template to use under another name; anything that `FROM` in a Dockerfile may name.

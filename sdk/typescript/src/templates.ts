@@ -19,6 +19,8 @@ export interface BuildOptions {
   pip?: string[];
   /** The text of a requirements file, not its path. */
   requirements?: string;
+  /** Commands that run before the template is saved, so that they are fast in its sandboxes. */
+  warm?: string[];
   /** A built-in template to start from; `base` by default. */
   base?: string;
   cpu?: number;

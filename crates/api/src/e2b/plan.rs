@@ -58,7 +58,7 @@ impl Recipe {
             start: command(&self.start_cmd),
             ready: command(&self.ready_cmd),
             defaults: DEFAULTS,
-            config: None,
+            ..Plan::default()
         })
     }
 }

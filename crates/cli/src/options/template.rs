@@ -91,6 +91,9 @@ pub struct Build {
     /// Start ENTRYPOINT and CMD at the end of the build, so that every sandbox begins with them running
     #[arg(long)]
     pub start: bool,
+    /// Run this before the template is saved, so that it is fast in every sandbox; may be repeated
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["kernel", "upgrade"])]
+    pub warm: Vec<String>,
     /// If a step fails, open a shell in the machine of the build
     #[arg(long)]
     pub shell_on_failure: bool,
@@ -152,7 +155,7 @@ impl Build {
 
     /// Refuses steps for a template that is built without any.
     pub fn check(&self) -> anyhow::Result<()> {
-        if !self.is_dockerfile() && !self.has_packages() {
+        if !self.is_dockerfile() && !self.has_packages() && self.warm.is_empty() {
             return Ok(());
         }
         if sandling_image::resolve(&self.name).is_ok() {

@@ -12,6 +12,7 @@ use super::packages::PackageError;
 use super::registry::{Build, RegisterError};
 use super::start::{BuildSpec, Builds, CacheUse, Explain, OnFailure, SaveAs, StageBase, StageSpec, StartError};
 use super::steps::{Plan, PlanError};
+use super::warm;
 use crate::workspaces::WorkspaceName;
 
 /// A template to build from a Dockerfile.
@@ -26,6 +27,8 @@ pub struct DockerfileBuild {
     pub on_failure: OnFailure,
     /// Whether what `ENTRYPOINT` and `CMD` start is running in the template's sandboxes.
     pub start: bool,
+    /// Warm commands, which run after those that the image's label names.
+    pub warm: Vec<String>,
     pub vcpus: Option<u32>,
     pub memory_mib: Option<u32>,
     pub disk_mib: Option<u32>,
@@ -117,6 +120,9 @@ impl Builds {
             let mut plan = plan.unwrap_or_default();
             if !build.start || at != selection.target {
                 plan.start = None;
+            }
+            if at == selection.target {
+                plan.warm = [warm::labelled(plan.config.as_ref()), build.warm.clone()].concat();
             }
             stages.push(StageSpec { base, note, plan });
         }

@@ -53,7 +53,11 @@ pub(super) fn stage_keys(
         keys.after.push(last.clone());
     }
     let config = serde_json::to_string(&plan.config).unwrap_or_default();
-    keys.end = key(&last, &format!("end {config} {:?} {:?}", plan.start, plan.ready));
+    let mut end = format!("end {config} {:?} {:?}", plan.start, plan.ready);
+    if !plan.warm.is_empty() {
+        end += &format!(" {:?}", plan.warm);
+    }
+    keys.end = key(&last, &end);
     Ok(keys)
 }
 

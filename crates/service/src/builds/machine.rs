@@ -39,6 +39,8 @@ pub type Secrets = BTreeMap<String, Vec<u8>>;
 pub enum BuildFailure {
     #[error("the command ended with the exit code {0}")]
     Exit(i32),
+    #[error("the warm command `{command}` {problem}")]
+    Warm { command: String, problem: String },
     #[error("the build took longer than two hours")]
     TooLong,
     #[error("the step took longer than an hour")]
@@ -123,9 +125,8 @@ impl BuildMachine {
             Action::Run { argv, user, mounts, network, .. } => {
                 let user = user.clone().unwrap_or_else(|| self.user().to_owned());
                 let mounts = self.prepare_mounts(number, mounts, inputs, secrets).await?;
-                let directory = self.current.workdir.clone().or(self.plan.workdir.map(str::to_owned));
-                let directory = directory.unwrap_or_else(|| "/".to_owned());
-                let run = sandling_builder::Run { argv: argv.clone(), user, directory, mounts, network: *network };
+                let (argv, directory) = (argv.clone(), self.directory());
+                let run = sandling_builder::Run { argv, user, directory, mounts, network: *network };
                 self.job(number, &Job::Run(run), None).await
             }
             Action::Copy { source, target, owner, mode, .. } => {
@@ -221,9 +222,19 @@ impl BuildMachine {
 
     /// Runs a job of the builder, which is sent each time and removes itself.
     pub(super) async fn job(&self, number: usize, job: &Job, input: Option<Input>) -> Result<(), BuildFailure> {
+        self.job_within(LONGEST_STEP, number, job, input).await
+    }
+
+    async fn job_within(
+        &self,
+        within: Duration,
+        number: usize,
+        job: &Job,
+        input: Option<Input>,
+    ) -> Result<(), BuildFailure> {
         self.send_file(BUILDER_PATH, 0o700, sandling_image::BUILDER).await?;
         let argument = serde_json::to_string(job).unwrap_or_default();
-        let mut spec = self.spec(vec![BUILDER_PATH.to_owned(), argument], "root", Some(LONGEST_STEP));
+        let mut spec = self.spec(vec![BUILDER_PATH.to_owned(), argument], "root", Some(within));
         // The directory of the steps may not exist yet.
         spec.cwd = Some("/".to_owned());
         let Some(input) = input else {
@@ -237,6 +248,11 @@ impl BuildMachine {
         // If the builder failed, it stopped reading.
         ended?;
         sent
+    }
+
+    /// Where the next step runs.
+    fn directory(&self) -> String {
+        self.current.workdir.clone().unwrap_or_else(|| self.plan.workdir.unwrap_or("/").to_owned())
     }
 
     fn user(&self) -> &str {
@@ -266,6 +282,14 @@ impl BuildMachine {
             // Its output goes to the log. A command that has ended may have left a process that runs.
             let _ = tokio::time::timeout(CHECK_EVERY, self.follow(&mut started, None)).await;
         }
+    }
+
+    /// Runs a line for the shell as a sandbox of the template would, and kills the processes that it leaves.
+    pub(super) async fn rehearse(&self, number: usize, line: &str, within: Duration) -> Result<(), BuildFailure> {
+        let argv = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
+        let (user, directory) = (self.user().to_owned(), self.directory());
+        let run = sandling_builder::Run { argv, user, directory, mounts: Vec::new(), network: true };
+        self.job_within(within, number, &Job::Rehearse(run), None).await
     }
 
     async fn run(&self, number: Option<usize>, argv: Vec<String>, user: &str) -> Result<(), BuildFailure> {

@@ -1,8 +1,9 @@
 //! Building templates from steps: those of a Dockerfile, of a client, or those that install packages.
 //!
-//! Steps run one after another in a machine on top of an existing template; then the machine is saved. The users,
-//! directories and variables that they set ([`ProcessDefaults`](sandling_engine::ProcessDefaults)) are stored with the
-//! snapshot. A dialect of the API describes the template ([`BuildSpec`]) and shows the progress ([`Build`]).
+//! Steps run one after another in a machine on top of an existing template, and then its [`warm`] commands. Then the machine
+//! is saved. The users, directories and variables that the steps set
+//! ([`ProcessDefaults`](sandling_engine::ProcessDefaults)) are stored with the snapshot. A dialect of the API describes the
+//! template ([`BuildSpec`]) and shows the progress ([`Build`]).
 //!
 //! The machine is also saved after each step that changes its disk ([`step_cache`]). A later build goes on after the last
 //! step whose key ([`keys`]) it has in common.
@@ -28,6 +29,7 @@ mod start;
 mod step_cache;
 mod steps;
 mod uploads;
+mod warm;
 
 pub use base::{BaseError, TemplateSource};
 pub use dockerfile::{DockerIgnore, DockerfileOptions, parse as parse_dockerfile};

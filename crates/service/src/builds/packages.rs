@@ -72,6 +72,8 @@ pub struct PackageBuild {
     pub replace: bool,
     pub cache: CacheUse,
     pub on_failure: OnFailure,
+    /// Warm commands.
+    pub warm: Vec<String>,
     pub vcpus: Option<u32>,
     pub memory_mib: Option<u32>,
     pub disk_mib: Option<u32>,
@@ -98,7 +100,10 @@ impl Builds {
     ) -> Result<Arc<Build>, DockerfileError> {
         self.check_name(workspace, &wanted.name, wanted.replace)?;
         let base = sandling_image::resolve(&wanted.from).map_err(PackageError::from)?;
-        let plan = wanted.packages.plan(&base.recipe)?;
+        let mut plan = Plan { warm: wanted.warm, ..wanted.packages.plan(&base.recipe)? };
+        if plan.actions.is_empty() && !plan.warm.is_empty() {
+            plan.actions.push(Action::Workdir(WORKSPACE.to_owned()));
+        }
         let mut sized = base.recipe.clone();
         sized.vcpus = wanted.vcpus.unwrap_or(sized.vcpus);
         sized.memory_mib = wanted.memory_mib.unwrap_or(sized.memory_mib);

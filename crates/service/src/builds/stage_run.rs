@@ -21,6 +21,7 @@ use super::start::{BuildSpec, Builds, CacheUse, Explain, SaveAs, StageBase};
 use super::step_cache;
 use super::steps::{Action, FileSource, RunMount};
 use super::uploads::UploadError;
+use super::warm;
 use crate::sandboxes::template_size;
 use crate::workspaces::WorkspaceName;
 
@@ -385,7 +386,7 @@ impl<'a> StageRun<'a> {
         }
     }
 
-    /// Starts what the template runs, and saves the machine.
+    /// Starts what the template runs, runs its warm commands, and saves the machine.
     async fn finish(&self) -> Result<u64, BuildFailure> {
         let stage = &self.spec.stages[self.spec.target];
         let sandbox = self.machine.as_ref().ok_or(BuildFailure::NoStage)?;
@@ -397,6 +398,7 @@ impl<'a> StageRun<'a> {
         if let Some(start) = &stage.plan.start {
             machine.start(start, stage.plan.ready.as_deref()).await?;
         }
+        warm::run(&machine, self.spec.step_count(), &stage.plan.warm).await?;
         let key = self.keys[self.spec.target].as_ref().map(|keys| keys.end.as_str());
         self.builds.save(self.build, sandbox, self.spec, key).await
     }

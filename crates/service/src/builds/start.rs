@@ -111,8 +111,13 @@ impl BuildSpec {
         }
     }
 
+    /// The steps of all stages.
+    pub(super) fn step_count(&self) -> usize {
+        self.stages.iter().map(|stage| stage.plan.actions.len()).sum()
+    }
+
     fn check(&self) -> Result<(), PlanError> {
-        if self.stages.iter().map(|stage| stage.plan.actions.len()).sum::<usize>() > MOST_STEPS {
+        if self.step_count() > MOST_STEPS {
             return Err(PlanError::TooManySteps);
         }
         self.stages.iter().try_for_each(|stage| stage.plan.check())

@@ -9,6 +9,8 @@ use serde::Serialize;
 use crate::limits::{InvalidValue, check_map};
 
 pub(super) const MOST_STEPS: usize = 1000;
+const MOST_WARM: usize = 50;
+const LONGEST_WARM: usize = 8 * 1024;
 /// How many characters of a step an error repeats.
 const LONGEST_NAME: usize = 200;
 
@@ -19,6 +21,8 @@ pub struct Plan {
     pub start: Option<Vec<String>>,
     /// The command that succeeds once `start` is ready.
     pub ready: Option<Vec<String>>,
+    /// Lines for the shell that run before the machine is saved; see [`super::warm`].
+    pub warm: Vec<String>,
     pub defaults: PlanDefaults,
     /// What a Dockerfile sets besides processes' defaults. It is shown with the template.
     pub config: Option<Config>,
@@ -137,6 +141,10 @@ pub enum RunMount {
 pub enum PlanError {
     #[error("a template has {MOST_STEPS} steps at most")]
     TooManySteps,
+    #[error("a template has {MOST_WARM} warm commands at most")]
+    TooManyWarm,
+    #[error("a warm command has 1 to {LONGEST_WARM} bytes, and no byte 0")]
+    BadWarm,
     #[error(transparent)]
     Value(#[from] InvalidValue),
     #[error("the hash of files must be hexadecimal")]
@@ -155,6 +163,13 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         if self.actions.len() > MOST_STEPS {
             return Err(PlanError::TooManySteps);
+        }
+        if self.warm.len() > MOST_WARM {
+            return Err(PlanError::TooManyWarm);
+        }
+        let fits = |command: &String| (1..=LONGEST_WARM).contains(&command.len()) && !command.contains('\0');
+        if !self.warm.iter().all(fits) {
+            return Err(PlanError::BadWarm);
         }
         // Every process in the template's sandboxes gets these variables.
         Ok(check_map("ENV", &self.outcome(ProcessDefaults::default()).env)?)
@@ -286,5 +301,15 @@ mod tests {
         assert_eq!(plan.outcome(ProcessDefaults::default()).workdir.as_deref(), Some("/home/user/x/y"));
         let docker = PlanDefaults { user: "root", workdir: Some("/") };
         assert_eq!(below(&ProcessDefaults::default(), docker, "app"), "/app");
+    }
+
+    #[test]
+    fn too_many_or_too_long_warm_commands_are_refused() {
+        let check = |count: usize, line: &str| Plan { warm: vec![line.to_owned(); count], ..Plan::default() }.check();
+        assert_eq!(check(MOST_WARM, &"x".repeat(LONGEST_WARM)), Ok(()));
+        assert_eq!(check(MOST_WARM + 1, "x"), Err(PlanError::TooManyWarm));
+        for bad in ["", "a\0b", &"x".repeat(LONGEST_WARM + 1)] {
+            assert_eq!(check(1, bad), Err(PlanError::BadWarm));
+        }
     }
 }

@@ -124,6 +124,7 @@ impl Source {
             secrets: secrets.collect(),
             no_cache: Some(options.ignores_cache()),
             start: Some(options.start),
+            warm: options.warm.clone(),
             keep_failed: Some(options.shell_on_failure),
             replace: Some(true),
             cpu: options.cpus,

@@ -64,6 +64,7 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
             npm: added.npm,
             pip: added.pip,
             requirements: added.requirements,
+            warm: options.warm.clone(),
             no_cache: Some(options.ignores_cache()),
             keep_failed: Some(options.shell_on_failure),
             replace: Some(true),

@@ -16,4 +16,5 @@ mod run;
 mod sandboxes;
 mod server;
 mod shell;
+mod templates;
 mod terminal;

@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         let start: Vec<_> = parts.into_iter().flatten().flatten().cloned().collect();
         let start = (self.starts && !start.is_empty()).then_some(start);
         let config = Some(self.config.clone());
-        let plan = Plan { actions: self.actions, start, ready: None, defaults: DEFAULTS, config };
+        let plan = Plan { actions: self.actions, start, defaults: DEFAULTS, config, ..Plan::default() };
         (plan, StageEnd { env: self.env, config: self.config, starts: self.starts }, self.declared)
     }
 

@@ -62,6 +62,7 @@ class AsyncTemplate:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -78,6 +79,7 @@ class AsyncTemplate:
         :param npm: ``name`` or ``name@version``. Their install scripts do not run.
         :param pip: packages from PyPI, optionally with versions, like ``six==1.16.0``.
         :param requirements: the text of a requirements file, not its path.
+        :param warm: commands that run before the template is saved, so that they are fast in its sandboxes.
         :raises TemplateBuildError: the build failed or took too long.
         """
         templates = (client or default_client()).templates
@@ -87,6 +89,7 @@ class AsyncTemplate:
             npm=npm,
             pip=pip,
             requirements=requirements,
+            warm=warm,
             base=base,
             cpu=cpu,
             memory_mb=memory_mb,
@@ -128,6 +131,7 @@ class AsyncTemplates:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -135,8 +139,8 @@ class AsyncTemplates:
     ) -> TemplateBuild:
         """Starts to build a template. The arguments are those of :meth:`AsyncTemplate.build`."""
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
-        python = {"pip": [*pip] or None, "requirements": requirements}
-        wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **python, **sizes}
+        lists = {"npm": [*npm] or None, "pip": [*pip] or None, "warm": [*warm] or None}
+        wanted = {"from": base, "packages": [*packages], "requirements": requirements, **lists, **sizes}
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(await self._request("POST", "/build", body=body))
 

@@ -63,6 +63,7 @@ class Template:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -79,6 +80,7 @@ class Template:
         :param npm: ``name`` or ``name@version``. Their install scripts do not run.
         :param pip: packages from PyPI, optionally with versions, like ``six==1.16.0``.
         :param requirements: the text of a requirements file, not its path.
+        :param warm: commands that run before the template is saved, so that they are fast in its sandboxes.
         :raises TemplateBuildError: the build failed or took too long.
         """
         templates = (client or default_client()).templates
@@ -88,6 +90,7 @@ class Template:
             npm=npm,
             pip=pip,
             requirements=requirements,
+            warm=warm,
             base=base,
             cpu=cpu,
             memory_mb=memory_mb,
@@ -129,6 +132,7 @@ class Templates:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -136,8 +140,8 @@ class Templates:
     ) -> TemplateBuild:
         """Starts to build a template. The arguments are those of :meth:`AsyncTemplate.build`."""
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
-        python = {"pip": [*pip] or None, "requirements": requirements}
-        wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **python, **sizes}
+        lists = {"npm": [*npm] or None, "pip": [*pip] or None, "warm": [*warm] or None}
+        wanted = {"from": base, "packages": [*packages], "requirements": requirements, **lists, **sizes}
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(self._request("POST", "/build", body=body))
 
