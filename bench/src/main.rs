@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Parser;
-use sandling_engine::{Engine, EngineConfig, Home};
+use sandling_engine::{Engine, EngineConfig, Home, Standbys};
 
 use report::Report;
 
@@ -88,6 +88,7 @@ async fn engine(options: &Options, standbys: usize) -> anyhow::Result<(std::sync
     let templates = std::path::absolute(&options.templates)?;
     let home = Home::new(dir.path().to_owned()).with_templates(templates);
     let launcher = std::path::absolute(&options.sandling)?;
+    let standbys = Standbys::Fixed(standbys);
     let config = EngineConfig { standbys, launcher, ..EngineConfig::new(home)? };
     Ok((Engine::open(config).await.context("the engine did not open")?, dir))
 }

@@ -24,7 +24,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let dir = tempfile::tempdir()?;
     let home = Home::new(dir.path().to_owned()).with_templates(std::path::absolute(&options.templates)?);
     let launcher = std::path::absolute(&options.sandling)?;
-    let config = EngineConfig { standbys: 0, launcher, ..EngineConfig::new(home.clone())? };
+    let config = EngineConfig { launcher, ..EngineConfig::new(home.clone())? };
     let engine = Engine::open(config).await.context("the engine did not open")?;
     let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..ServiceSettings::default() };
     let app = App::new(engine.clone(), Service::open(engine.clone(), settings)?);

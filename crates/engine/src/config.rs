@@ -8,6 +8,7 @@ use sandling_vmm::boundary::DiskRate;
 use sandling_wire::Home;
 
 use crate::host::available_memory_mib;
+use crate::machine::Standbys;
 use crate::network::NetworkConfig;
 
 /// `off` disables the process cache: see [`EngineConfig::process_cache`].
@@ -25,8 +26,8 @@ const DISK_REQUESTS: u64 = 20_000;
 pub struct EngineConfig {
     pub home: Home,
     pub accelerator: AcceleratorChoice,
-    /// Standbys kept ready per template, once the template was first used. 0: none.
-    pub standbys: usize,
+    /// Standbys kept ready per template, once the template was first used.
+    pub standbys: Standbys,
     /// Standbys give way, and none are made, while the host has less memory than this to spare.
     pub spare_memory_mib: u64,
     /// How much memory the host can still give, in MiB; `None` where that is unknown.
@@ -56,7 +57,7 @@ impl EngineConfig {
         Ok(Self {
             home,
             accelerator: AcceleratorChoice::Auto,
-            standbys: 0,
+            standbys: Standbys::NONE,
             spare_memory_mib: 1024,
             available_memory_mib,
             default_ttl: Duration::from_secs(3600),

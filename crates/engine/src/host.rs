@@ -10,6 +10,12 @@ pub(crate) fn available_memory_mib() -> Option<u64> {
     Some(kib / 1024)
 }
 
+/// What a sandbox of this size takes. It shares its template's memory; what it really takes is what it writes. A quarter is
+/// a guess on the safe side of what was measured for Python sessions.
+pub(crate) fn memory_needed_mib(memory_mib: u32) -> u64 {
+    u64::from(memory_mib) / 4 + 256
+}
+
 /// A file system in MiB.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {

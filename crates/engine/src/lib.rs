@@ -41,7 +41,7 @@ pub use fair_slots::{FairSlots, Slot};
 pub use lifecycle::Refused;
 pub use link::{LinkError, StreamSender};
 pub use machine::{
-    BakeError, DesktopError, ExportedTemplate, IdentifyError, ImportedTemplate, Machines, MakeError, Step,
+    BakeError, DesktopError, ExportedTemplate, IdentifyError, ImportedTemplate, Machines, MakeError, Standbys, Step,
     TemplateArchiveError, TemplateError, TemplateSummary, alias_note, stored_name,
 };
 pub use model::{

@@ -1,6 +1,7 @@
 //! Parsers of option values.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use sandling_engine::Standbys;
 use serde::de::DeserializeOwned;
 
 /// One of these names, as the API type `T` that has them.
@@ -16,6 +17,14 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+/// A number of standbys, or `auto`.
+pub fn standbys(text: &str) -> Result<Standbys, String> {
+    match text {
+        "auto" => Ok(Standbys::AUTO),
+        _ => text.parse().map(Standbys::Fixed).map_err(|_| "expected a number, or auto".to_owned()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
+use sandling_engine::Standbys;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
@@ -311,9 +312,9 @@ pub enum Command {
 pub struct Serve {
     #[command(flatten)]
     pub listening: Listening,
-    /// Standby machines per template that has been used; 0 disables them
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub standbys: usize,
+    /// Standby machines per template that has been used; 0 disables them, and auto follows recent creates
+    #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = super::parse::standbys)]
+    pub standbys: Standbys,
     /// Evict standby machines, and create none, while the host has less available memory than this
     #[arg(long, default_value = "1024", value_name = "SIZE", env = "SANDLING_SPARE_MEMORY", value_parser = super::parse::mib)]
     pub spare_memory: u32,

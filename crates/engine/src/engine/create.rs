@@ -11,6 +11,7 @@ use tracing::Instrument;
 use super::instance::Engine;
 use super::restore::{Origin, attach};
 use crate::disk_space::{DiskHold, reservation_mib};
+use crate::host::memory_needed_mib;
 use crate::machine::{ReadyMachine, SizedImage, Template, file_bytes, identify};
 use crate::model::{
     BootMode, EffectivePolicy, Lifetime, MOST_CHECKPOINTS, SandboxInfo, SandboxSettings, Sleep, SnapshotId,
@@ -237,6 +238,7 @@ impl Engine {
     /// A standby that has become itself. One that died on the shelf is passed over.
     async fn claim(&self, template: &Arc<Template>, spec: &CreateSpec, pids: u32) -> Option<ReadyMachine> {
         let pool = self.parts.machines.pool(template)?;
+        pool.note_create();
         while let Some(made) = pool.take() {
             // What it is told waits for it to run.
             let identified = async { Ok(identify(made.link(), &made.id, 0, Some(&spec.env), pids).await?) };
@@ -277,12 +279,6 @@ impl Engine {
             _ => self.check_space(u64::from(memory_mib) + reservation_mib(disk_mib)),
         }
     }
-}
-
-/// A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on the safe side
-/// of what was measured for Python sessions.
-fn memory_needed_mib(memory_mib: u32) -> u64 {
-    u64::from(memory_mib) / 4 + 256
 }
 
 impl CreateSpec {

@@ -19,6 +19,7 @@ use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
 use super::names::{own_name, shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
+use super::standby_demand::Standbys;
 use super::stored::{EvictableTemplate, StoredBake};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
@@ -277,7 +278,7 @@ impl Machines {
     /// The standbys of a template, unless standbys are off or the engine closes.
     pub(crate) fn pool(&self, template: &Arc<Template>) -> Option<Arc<StandbyPool>> {
         let mut pools = self.pools();
-        if self.standbys.count == 0 || self.closed.load(Ordering::SeqCst) {
+        if self.standbys.count == Standbys::NONE || self.closed.load(Ordering::SeqCst) {
             return None;
         }
         let make = || StandbyPool::new(template.clone(), self.factory.clone(), self.standbys);

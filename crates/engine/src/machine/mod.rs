@@ -17,6 +17,7 @@ mod ready;
 mod services;
 mod source;
 mod standby;
+mod standby_demand;
 mod stored;
 mod template;
 mod ticks;
@@ -38,6 +39,7 @@ pub(crate) use ready::{ENGINE_FILE, Live, ReadyMachine, end_and_remove, remove_l
 pub(crate) use services::start_services;
 pub(crate) use source::{Kernel, Source, Start, root_layer};
 pub(crate) use standby::StandbySettings;
+pub use standby_demand::Standbys;
 pub use stored::{EvictableTemplate, StoredBake};
 pub(crate) use template::{Template, summary};
 pub use template::{TemplateError, TemplateSummary};

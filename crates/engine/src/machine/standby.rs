@@ -1,7 +1,8 @@
 //! Standbys: machines that were restored, exercised and stopped, which wait to be claimed.
 //!
-//! A pool holds the standbys of one template. After one is claimed, the pool makes another in the background. While the
-//! host is short of memory, the pool makes none and ends those it has.
+//! A pool holds the standbys of one template. After one is claimed, the pool makes another in the background. If recent
+//! creates call for more or fewer ([`super::standby_demand`]), the pool makes or ends some. While the host is short of
+//! memory, the pool makes none and ends those it has.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,9 @@ use super::exercise::{EXERCISES, exercise};
 use super::factory::MachineFactory;
 use super::identify::identify;
 use super::ready::ReadyMachine;
+use super::standby_demand::{Demand, Room, Standbys, called_for};
 use super::template::Template;
+use crate::host::memory_needed_mib;
 
 /// How often a pool checks the host's memory and whether its standbys are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -29,8 +32,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// How many standbys to keep, and when to give them up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StandbySettings {
-    /// Per template; 0 for none.
-    pub(crate) count: usize,
+    pub(crate) count: Standbys,
     /// Standbys are ended while the host has less memory available than this.
     pub(crate) spare_memory_mib: u64,
     pub(crate) available_memory_mib: fn() -> Option<u64>,
@@ -46,6 +48,7 @@ pub(crate) struct StandbyPool {
     closed: AtomicBool,
     /// When one was last claimed.
     taken: Mutex<Instant>,
+    demand: Mutex<Demand>,
     /// Counts claims and additions, to wake those who wait for either.
     changed: watch::Sender<u64>,
 }
@@ -60,6 +63,7 @@ impl StandbyPool {
             making: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
+            demand: Mutex::default(),
             changed: watch::Sender::new(0),
         });
         tokio::spawn(fill(Arc::downgrade(&pool)));
@@ -73,6 +77,32 @@ impl StandbyPool {
     /// How many standbys are ready.
     pub(super) fn count(&self) -> usize {
         self.ready().len()
+    }
+
+    fn demand(&self) -> std::sync::MutexGuard<'_, Demand> {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many standbys to hold now.
+    fn wanted(&self) -> usize {
+        let forget_after = match self.settings.count {
+            Standbys::Fixed(count) => return count,
+            Standbys::Auto { forget_after } => forget_after,
+        };
+        let available = (self.settings.available_memory_mib)();
+        let room = Room {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            free_mib: available.map(|available| available.saturating_sub(self.settings.spare_memory_mib)),
+            standby_mib: memory_needed_mib(self.template.hardware.memory_mib),
+            ready: self.count(),
+        };
+        let busiest = self.demand().busiest(Instant::now(), forget_after);
+        called_for(busiest, room)
+    }
+
+    /// Notes that a sandbox is created, whether or not it gets a standby.
+    pub(crate) fn note_create(&self) {
+        self.demand().created(Instant::now());
     }
 
     /// Claims a standby that is alive, if there is one.
@@ -91,7 +121,7 @@ impl StandbyPool {
     /// Waits until the pool is full.
     pub(crate) async fn filled(&self) {
         let mut changed = self.changed.subscribe();
-        while self.ready().len() < self.settings.count {
+        while self.count() < self.wanted() {
             if changed.changed().await.is_err() {
                 return;
             }
@@ -110,9 +140,16 @@ impl StandbyPool {
 
     /// Ends a standby to free its memory. Returns whether there was one.
     pub(crate) async fn give_way(&self) -> bool {
+        let ended = self.end_one().await;
+        if ended {
+            tracing::info!(template = %self.template.name, "ended a standby: the host is short of memory");
+        }
+        ended
+    }
+
+    async fn end_one(&self) -> bool {
         let given = self.ready().pop_back();
         let Some(made) = given else { return false };
-        tracing::info!(template = %self.template.name, "ended a standby: the host is short of memory");
         made.discard().await;
         true
     }
@@ -131,16 +168,23 @@ impl StandbyPool {
             return if self.give_way().await { None } else { Some(LOOK_EVERY) };
         }
         self.ready().retain(ReadyMachine::is_alive);
-        if self.ready().len() >= self.settings.count {
-            return Some(LOOK_EVERY);
+        match self.count().cmp(&self.wanted()) {
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => return Some(LOOK_EVERY),
+            std::cmp::Ordering::Greater => {
+                self.end_one().await;
+                return None;
+            }
         }
         let since_taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         if since_taken < REPLACE_AFTER {
             return Some(REPLACE_AFTER - since_taken);
         }
         self.factory.ensure_cached_process(&self.template).await;
+        let begun = Instant::now();
         match make_standby(&self.factory, &self.template).await {
             Ok(made) => {
+                self.demand().made(begun.elapsed());
                 self.ready().push_back(made);
                 self.changed.send_modify(|count| *count += 1);
                 None

@@ -32,7 +32,7 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     // No templates at all.
     let elsewhere = tempfile::TempDir::new().unwrap();
     let home = Home::new(elsewhere.path().to_owned());
-    let config = EngineConfig { launcher: launcher(), standbys: 0, ..EngineConfig::new(home).unwrap() };
+    let config = EngineConfig { launcher: launcher(), ..EngineConfig::new(home).unwrap() };
     let there = Engine::open(config).await.unwrap();
     for (cut, wrong) in [(10, false), (exported.len() / 2, false), (exported.len() - 1, false), (exported.len(), true)]
     {

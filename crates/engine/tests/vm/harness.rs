@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, Engine, EngineConfig, Home, RunSpec, Sandbox};
+use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, Engine, EngineConfig, Home, RunSpec, Sandbox, Standbys};
 use sandling_protocol::{Exit, Language};
 use tempfile::TempDir;
 
@@ -34,7 +34,7 @@ pub async fn engine() -> TestEngine {
 }
 
 pub async fn engine_with(standbys: usize) -> TestEngine {
-    let home = TempDir::new().unwrap();
+    let (home, standbys) = (TempDir::new().unwrap(), Standbys::Fixed(standbys));
     let engine = Engine::open(EngineConfig { standbys, ..config(&home) }).await.unwrap();
     TestEngine { engine, home }
 }

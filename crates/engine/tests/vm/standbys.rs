@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use sandling_engine::{BootMode, CreateError, EndReason, Engine, EngineConfig};
+use sandling_engine::{BootMode, CreateError, EndReason, Engine, EngineConfig, Standbys};
 
 use crate::harness::{config, engine_with, eventually, python, spec};
 
@@ -36,6 +37,24 @@ async fn two_claims_of_one_shelf_differ() {
     engine.close().await;
 }
 
+#[tokio::test]
+async fn a_burst_raises_how_many_are_held_for_a_while() {
+    let home = tempfile::TempDir::new().unwrap();
+    let standbys = Standbys::Auto { forget_after: Duration::from_secs(15) };
+    // The result must not depend on how much memory the host has.
+    let available_memory_mib = || Some(1 << 20);
+    let engine = Engine::open(EngineConfig { standbys, available_memory_mib, ..config(&home) }).await.unwrap();
+    engine.machines().warm_up("base").await.unwrap();
+    assert_eq!(engine.machines().standby_count(), 1);
+    let burst = [spec("base"), spec("base"), spec("base")].map(|spec| engine.create(spec));
+    for sandbox in futures_util::future::join_all(burst).await {
+        sandbox.unwrap().end(EndReason::Requested).await.unwrap();
+    }
+    eventually("more standbys", || engine.machines().standby_count() > 1).await;
+    eventually("one standby again", || engine.machines().standby_count() == 1).await;
+    engine.close().await;
+}
+
 /// How much memory the host of this test has to give, in MiB.
 static AVAILABLE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Where its machines are.
@@ -51,7 +70,8 @@ async fn standbys_give_way_when_memory_is_short() {
     MACHINES.set(home.path().join("sandboxes")).unwrap();
     // What a machine that waits has is missing elsewhere.
     let available_memory_mib = || Some(AVAILABLE.load(Ordering::SeqCst).saturating_sub(100 * machines() as u64));
-    let wish = EngineConfig { standbys: 2, spare_memory_mib: 500, available_memory_mib, ..config(&home) };
+    let wish =
+        EngineConfig { standbys: Standbys::Fixed(2), spare_memory_mib: 500, available_memory_mib, ..config(&home) };
     let engine = Engine::open(wish).await.unwrap();
     engine.machines().warm_up("base").await.unwrap();
     assert_eq!(machines(), 2);

@@ -17,7 +17,7 @@ use super::fake::FakeMachines;
 use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::lifecycle::{Refused, Request, Verdict, decide};
-use crate::machine::{MachineFactory, Machines, StandbySettings};
+use crate::machine::{MachineFactory, Machines, StandbySettings, Standbys};
 use crate::model::{EndReason, Kept, LifetimeChange, SandboxId, SandboxInfo, State};
 use crate::network::{NetworkConfig, Networks};
 use crate::parts::Parts;
@@ -344,7 +344,7 @@ fn parts(home: &Home) -> Parts {
         disk_rate: sandling_vmm::boundary::DiskRate::default(),
         node_tag: None,
     };
-    let standbys = StandbySettings { count: 0, spare_memory_mib: 0, available_memory_mib: || None };
+    let standbys = StandbySettings { count: Standbys::NONE, spare_memory_mib: 0, available_memory_mib: || None };
     let images = ImageStore::open(home.templates()).unwrap();
     let machines = Arc::new(Machines::new(Accelerator::Tcg, images, factory, standbys));
     let events = Arc::new(Events::new(store.clone()));
