@@ -1,9 +1,10 @@
-"""Measures `Sandbox.create()` to the value of `1+1`, from a standby, with E2B's public package and with Sandling's SDK.
+"""Measures `Sandbox.create()` to the value of `1+1`, from a standby, with E2B's public package and with Sandling's SDK, which
+needs three, two or one request for it. Beside them, bubblewrap runs `python3 -c` on the host.
 
     conformance/e2b/run.sh SANDLING python     # installs E2B's package
     target/conformance/e2b/python/bin/python bench/e2b.py --sandling SANDLING --templates DIRECTORY [--rounds N] [--pause SECONDS]
 
-Starts its own server. Both clients take turns within one run, so that a busy moment affects both, and the time of the
+Starts its own server. All of them take turns within one run, so that a busy moment affects all, and the time of the
 clients is included. A round counts if its machine was a standby, which the server reports afterwards. Other rounds are
 listed separately. Prints a table and writes all figures to bench/out/e2b.json.
 """
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = "code-interpreter"
 #: How many attempts a round has.
 TRIES = 4
+#: As in `bench/src/contenders.rs`.
+BUBBLEWRAP = ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "/usr/bin/python3", "-c", "print(1+1)"]
 
 
 class Server:
@@ -65,11 +68,34 @@ def theirs():
     return sandbox, sandbox.sandbox_id, sandbox.run_code("1+1").text
 
 
-def ours():
+def with_context():
     from sandling import Sandbox
 
     sandbox = Sandbox.create(template=TEMPLATE)
     return sandbox, sandbox.id, sandbox.create_code_context().run_code("1+1").text
+
+
+def with_run_code():
+    from sandling import Sandbox
+
+    sandbox = Sandbox.create(template=TEMPLATE)
+    return sandbox, sandbox.id, sandbox.run_code("1+1").text
+
+
+def in_one_request():
+    from sandling import Sandbox
+
+    sandbox = Sandbox.create(template=TEMPLATE, run="1+1")
+    return sandbox, sandbox.id, sandbox.first_run().text
+
+
+def bubblewrap():
+    """The time in milliseconds of the same in a sandbox of the host, without a virtual machine."""
+    begun = time.perf_counter()
+    printed = subprocess.run(BUBBLEWRAP, stdout=subprocess.PIPE, check=True).stdout
+    took = (time.perf_counter() - begun) * 1e3
+    assert printed == b"2\n", printed
+    return took
 
 
 def measure(server, run):
@@ -107,8 +133,14 @@ def main():
     options = parser.parse_args()
     # Replaces this directory, where the name of this file would hide the package.
     sys.path[0] = str(ROOT / "sdk/python/src")
-    runs = {"E2B's package": theirs, "Sandling's own": ours}
+    runs = {
+        "E2B's package": theirs,
+        "Sandling's, 3 requests": with_context,
+        "Sandling's, 2 requests": with_run_code,
+        "Sandling's, 1 request": in_one_request,
+    }
     times = {name: {"standby": [], "restored": []} for name in runs}
+    peer = []
     server = Server(options.sandling, options.templates)
     try:
         for run in runs.values():
@@ -117,16 +149,19 @@ def main():
             for name, run in runs.items():
                 if len(times[name]["standby"]) < options.rounds:
                     one_more(server, run, times[name], options.pause)
+            if len(peer) < options.rounds:
+                peer.append(bubblewrap())
     finally:
         server.close()
     found = {name: {how: summary(taken) for how, taken in both.items()} for name, both in times.items()}
+    host = {"host": summary(peer)}
     print(f"{'create and run 1+1':24} {'from':10} rounds  p50 ms  p95 ms")
-    for name, both in found.items():
-        for how, figures in both.items():
+    for name, ways in {**found, "bubblewrap": host}.items():
+        for how, figures in ways.items():
             if figures:
                 print(f"{name:24} {how:10} {figures['rounds']:6} {figures['p50_ms']:7.1f} {figures['p95_ms']:7.1f}")
     versions = {package: importlib.metadata.version(package) for package in ("e2b", "e2b-code-interpreter")}
-    report = {"versions": versions, "runs": found}
+    report = {"versions": versions, "runs": {**found, "bubblewrap": host}}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n")
     if not all(both["standby"] for both in found.values()):

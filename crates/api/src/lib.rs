@@ -16,6 +16,7 @@ mod context;
 mod convert;
 mod create_sandbox;
 mod dashboard;
+mod default_cell;
 mod e2b;
 mod error;
 mod extract;

@@ -42,7 +42,7 @@ pub struct RunCell {
 }
 
 /// Code for the default interpreter of its language.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCode {
     pub code: String,

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::network::NetworkRequest;
 use crate::network_view::NetworkSummary;
+use crate::repl::{CellResult, RunCode};
 use crate::volume::{MountedView, VolumeMount};
 
 /// The template of a sandbox whose creator names none: with the server, in the command line and in the SDKs. E2B's
@@ -110,6 +111,31 @@ pub struct CreateSandbox {
     pub checkpoints_kept: Option<u32>,
     /// What it may reach; if absent, its template's or workspace's default applies, else nothing is allowed.
     pub network: Option<NetworkRequest>,
+    /// Code to run at once, as a call of `run-code` would. The response comes when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunCode>,
+}
+
+/// A new sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CreatedSandbox {
+    #[serde(flatten)]
+    pub sandbox: SandboxView,
+    /// How the code of the request ended, if it had any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<FirstRun>,
+}
+
+/// How the code of a create ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FirstRun {
+    /// The response that `run-code` would have given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<CellResult>,
+    /// The error that `run-code` would have given, with its `status`, such as 504 after a timeout. The sandbox exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub error: Option<Value>,
 }
 
 /// When checkpoints are made.

@@ -286,6 +286,11 @@ async def run_code(_: Any, sandbox: Any, heard: bool = False, **arguments: Any) 
     return {**_execution(execution), "heard": told}
 
 
+@verb("first_run")
+async def first_run(_: Any, sandbox: Any) -> Any:
+    return _execution(sandbox.first_run())
+
+
 @verb("context.run")
 async def context_run(_: Any, context: Any, **arguments: Any) -> Any:
     return _execution(await settle(context.run_code(**arguments)))

@@ -26,8 +26,10 @@ function options(given) {
 }
 
 function create(client, given) {
-  const { volumes, ...rest } = given;
-  return client.sandboxes.create({ ...options(rest), ...(volumes && { volumes: volumes.map(options) }) });
+  const { volumes, run, ...rest } = given;
+  const code = typeof run === "object" ? options(run) : run;
+  const wanted = { ...options(rest), ...(volumes && { volumes: volumes.map(options) }), ...(code && { run: code }) };
+  return client.sandboxes.create(wanted);
 }
 
 async function collect(source) {
@@ -149,6 +151,7 @@ const ofCommands = {
     const wanted = { ...options(given), ...listeners };
     return { ...execution(await sandbox.runCode(code, language, wanted)), heard: told };
   },
+  first_run: (sandbox) => execution(sandbox.firstRun()),
   stream: (sandbox, { cmd, ...given }) => streamed(sandbox.stream(cmd, options(given))),
   callbacks: async (sandbox, { cmd }) => {
     const heard = { stdout: "", stderr: "" };

@@ -57,6 +57,26 @@ def test_a_full_server_is_asked_again_with_the_same_key(colour: Colour, server: 
     assert server.requests[0].headers["authorization"] == "Bearer key"
 
 
+def test_an_error_of_code_that_a_create_ran_comes_from_first_run(colour: Colour, server: FakeServer) -> None:
+    error = {"error": "too slow", "code": "command_timeout", "status": 504, "stdout": "x"}
+    server.answers["POST", "/v1/sandboxes"] = Answer(201, {**BOX, "run": {"error": error}})
+
+    async def work() -> Any:
+        sandboxes = connect(colour, server).sandboxes
+        await settle(sandboxes.create("base", run="1 + 1"))
+        return await settle(sandboxes.create("base", run={"code": "1", "language": "node", "timeout_seconds": 5}))
+
+    sandbox = colour.run(work)
+    assert sandbox.id == "box"
+    with pytest.raises(SandboxTimeout) as raised:
+        sandbox.first_run()
+    assert (raised.value.status, raised.value.stdout) == (504, "x")
+    runs = [request.body["run"] for request in server.requests]
+    assert runs == [{"code": "1 + 1"}, {"code": "1", "language": "node", "timeout_seconds": 5}]
+    with pytest.raises(ValueError, match="without code"):
+        box(colour, server).first_run()
+
+
 def test_a_quota_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
     server.answers["POST", "/v1/sandboxes"] = Answer(429, {"error": "max sandboxes reached", "code": "quota"})
 

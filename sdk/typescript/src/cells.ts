@@ -33,6 +33,19 @@ export async function runLive(requests: SandboxRequests, body: Wire, listeners: 
   throw new ExecInterrupted("the code's output ended without a result", "", printed, facts);
 }
 
+/** How the code of a create ended, as the server says it. */
+export interface FirstRun {
+  result?: unknown;
+  error?: Wire;
+}
+
+/** The result of code that ran when its sandbox was created. */
+export function firstExecution(run: FirstRun): Execution {
+  if (!run.error) return execution(run.result);
+  const { status, ...error } = run.error;
+  throw fromAnswer(Number(status ?? 500), {}, error);
+}
+
 /** The result of a script, which has no rich results. */
 export function scriptExecution(result: ExecResult): Execution {
   const { stdout, stderr, exitCode, durationMs, droppedBytes, ok, reason } = result;

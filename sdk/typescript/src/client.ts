@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { configured } from "./config.js";
 import { ConnectionError, SandlingError } from "./errors.js";
+import { patience } from "./exec.js";
 import { ensureLocalServer } from "./local.js";
 import type { Event, SnapshotInfo, Token, VolumeInfo } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
@@ -116,7 +117,7 @@ export class Client {
    * still creates only one machine.
    */
   async make(path: string, body: Wire | undefined, how: { keyed: boolean; signal?: AbortSignal }): Promise<unknown> {
-    const timeoutMs = body?.["image"] === undefined ? CREATE_WITHIN_MS : IMAGE_WITHIN_MS;
+    const timeoutMs = createWithinMs(body ?? {});
     const headers: Record<string, string> = how.keyed ? { "idempotency-key": randomUUID() } : {};
     const started = Date.now();
     for (let attempt = 0, lost = 0; ;) {
@@ -146,6 +147,15 @@ export class Client {
     await this.#options.onCreateRetry?.({ ...refusal, delaySeconds: wait });
     await sleep(wait * 1000, undefined, { signal });
   }
+}
+
+/** How long to wait for a machine, and for the code that runs in it at once. */
+function createWithinMs(body: Wire): number | null {
+  const within = body["image"] === undefined ? CREATE_WITHIN_MS : IMAGE_WITHIN_MS;
+  const run = body["run"] as Wire | undefined;
+  if (run === undefined) return within;
+  const timeout = patience(run["timeout_seconds"] as number | undefined);
+  return timeout === null ? null : within + timeout;
 }
 
 /** `client.sandboxes`. */

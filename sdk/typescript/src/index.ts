@@ -28,6 +28,7 @@ export type { NetworkUsage } from "./network.js";
 export type {
   CreateOptions,
   ExecOptions,
+  FirstCode,
   ForkOptions,
   Listeners,
   OnVolumes,

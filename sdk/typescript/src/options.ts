@@ -60,8 +60,21 @@ export interface CreateOptions {
    * workspace's default applies, otherwise it reaches nothing. */
   network?: NetworkOptions;
   volumes?: VolumeMount[];
+  /** Code to run at once, in the same request. `firstRun` returns its result. */
+  run?: string | FirstCode;
   /** Abort it to stop waiting for capacity. */
   signal?: AbortSignal;
+}
+
+/** Code that runs when its sandbox is created. */
+export interface FirstCode {
+  code: string;
+  /** `python` (the default) or `node`. */
+  language?: string;
+  timeoutSeconds?: number;
+  /** The output limit in bytes. */
+  outputLimit?: number;
+  env?: Record<string, string>;
 }
 
 /** Options of a command. */
@@ -100,7 +113,7 @@ export interface Listeners {
 }
 
 export function createBody(options: CreateOptions): Wire {
-  const { signal: _, volumes, template, network, ...rest } = options;
+  const { signal: _, volumes, template, network, run, ...rest } = options;
   if (template !== undefined && rest.image !== undefined) {
     throw new TypeError(`a sandbox comes from a template or an image, not from both: ${template}, ${rest.image}`);
   }
@@ -108,6 +121,7 @@ export function createBody(options: CreateOptions): Wire {
   const body = toWire({ ...source, ...rest });
   if (volumes) body["volumes"] = volumes.map((volume) => toWire({ readOnly: false, ...volume }));
   if (network) body["network"] = networkBody(network);
+  if (run !== undefined) body["run"] = toWire(typeof run === "string" ? { code: run } : run);
   return body;
 }
 

@@ -1,7 +1,7 @@
 /** A sandbox: one virtual machine. */
 
 import { Browser } from "./browser.js";
-import { runLive, scriptExecution } from "./cells.js";
+import { firstExecution, type FirstRun, runLive, scriptExecution } from "./cells.js";
 import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
 import { CodeContext, Contexts } from "./contexts.js";
@@ -53,10 +53,12 @@ export class Sandbox {
   readonly secrets: SandboxSecrets;
   readonly #requests: SandboxRequests;
   readonly #client: Client;
+  readonly #firstRun: FirstRun | undefined;
   #info: SandboxInfo;
 
-  private constructor(info: SandboxInfo, client: Client) {
+  private constructor(info: SandboxInfo, client: Client, firstRun?: FirstRun) {
     this.#info = info;
+    this.#firstRun = firstRun;
     this.#client = client;
     this.#requests = new SandboxRequests(client.transport, info.id);
     this.filesystem = this.files = new Filesystem(this.#requests);
@@ -73,7 +75,8 @@ export class Sandbox {
   static async create(options: CreateOptions | string = {}, client: Client = getDefaultClient()): Promise<Sandbox> {
     const wanted = typeof options === "string" ? { template: options } : options;
     const how = { keyed: true, signal: wanted.signal };
-    return Sandbox.#of(await client.make("/v1/sandboxes", createBody(wanted), how), client);
+    const { run, ...data } = (await client.make("/v1/sandboxes", createBody(wanted), how)) as Wire;
+    return Sandbox.#of(data, client, run as FirstRun | undefined);
   }
 
   /** An existing sandbox, by its ID or name. */
@@ -92,14 +95,14 @@ export class Sandbox {
     return found.filter(({ metadata }) => wanted.every(([key, value]) => metadata[key] === value));
   }
 
-  static #of(data: unknown, client: Client): Sandbox {
+  static #of(data: unknown, client: Client, firstRun?: FirstRun): Sandbox {
     const unknown = { metadata: {}, labels: {}, boundary: {} };
-    return new Sandbox(Object.assign(unknown, fromWire<SandboxInfo>(data)), client);
+    return new Sandbox(Object.assign(unknown, fromWire<SandboxInfo>(data)), client, firstRun);
   }
 
   /** A copy of the object with another transport, also for its forks. */
   through(transport: Transport): Sandbox {
-    return new Sandbox(this.#info, this.#client.through(transport));
+    return new Sandbox(this.#info, this.#client.through(transport), this.#firstRun);
   }
 
   /** The data of the sandbox; `refresh` updates it. */
@@ -162,6 +165,12 @@ export class Sandbox {
     const { language: name = "python", fresh } = wanted;
     if (isScript(name, fresh)) return scriptExecution(await this.runScript(code, name, wanted));
     return runLive(this.#requests, liveCodeBody(code, name, wanted), wanted);
+  }
+
+  /** The result of the code that the sandbox was created with (`run`). Throws what `runCode` would. */
+  firstRun(): Execution {
+    if (!this.#firstRun) throw new TypeError("the sandbox was created without code: pass { run } to create");
+    return firstExecution(this.#firstRun);
   }
 
   /** Runs code as a script in a new process, and says how the process ended. */

@@ -43,6 +43,20 @@ test("a full server is asked again with the same key", async () => {
   assert.deepEqual(heard, ["no_capacity"]);
 });
 
+test("an error of code that a create ran comes from firstRun", async () => {
+  const error = { error: "too slow", code: "command_timeout", status: 504, stdout: "x" };
+  const answer = { status: 201, body: { ...BOX, run: { error } } };
+  await against({ "POST /v1/sandboxes": answer }, async (client, sent, box) => {
+    await client.sandboxes.create({ template: "base", run: "1 + 1" });
+    const run = { code: "1", language: "node", timeoutSeconds: 5 };
+    const sandbox = await client.sandboxes.create({ template: "base", run });
+    assert.throws(() => sandbox.firstRun(), { name: "SandboxTimeout", status: 504, stdout: "x" });
+    const sentRuns = sent().map(({ body }) => body.run);
+    assert.deepEqual(sentRuns, [{ code: "1 + 1" }, { code: "1", language: "node", timeout_seconds: 5 }]);
+    await assert.rejects(async () => (await box()).firstRun(), /without code/);
+  });
+});
+
 test("a quota is not waited for", async () => {
   const quota = { status: 429, body: { error: "max sandboxes reached", code: "quota", request_id: "r" } };
   await against({ "POST /v1/sandboxes": quota }, async (client, sent) => {

@@ -1,17 +1,11 @@
 //! Code in a sandbox's default interpreter, which keeps its variables between calls.
 
-use sandling_engine::{Cause, Sandbox};
-use sandling_protocol::{CellSpec, ContextSpec};
-use sandling_wire::{CellResult, ErrorBody, LanguageName, RunCode};
+use sandling_wire::{CellResult, ErrorBody, RunCode};
 use tokio_util::sync::CancellationToken;
 
-use crate::cell::RunningCell;
-use crate::convert::exec::output_limit;
-use crate::convert::sandbox::check_env;
-use crate::convert::seconds;
+use crate::default_cell::CheckedCode;
 use crate::prelude::*;
-use crate::recorder::Recorder;
-use crate::sse::{self, Events};
+use crate::sse;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(run)).routes(routes!(run_stream))
@@ -30,7 +24,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     ),
 )]
 async fn run(call: SandboxCall<Run>, body: JsonBody<RunCode>) -> Result<Json<CellResult>, ApiError> {
-    let code = DefaultCell::new(&call, body.value)?;
+    let code = CheckedCode::new(body.value)?.in_sandbox(&call.app, &call.context, &call.sandbox);
     Ok(Json(code.run(None, &CancellationToken::new()).await?))
 }
 
@@ -43,7 +37,7 @@ async fn run(call: SandboxCall<Run>, body: JsonBody<RunCode>) -> Result<Json<Cel
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
 async fn run_stream(call: SandboxCall<Run>, body: JsonBody<RunCode>) -> Result<Response, ApiError> {
-    let code = DefaultCell::new(&call, body.value)?;
+    let code = CheckedCode::new(body.value)?.in_sandbox(&call.app, &call.context, &call.sandbox);
     let request = call.context.id().to_owned();
     let gone = CancellationToken::new();
     Ok(sse::finite(move |events| async move {
@@ -57,73 +51,4 @@ async fn run_stream(call: SandboxCall<Run>, body: JsonBody<RunCode>) -> Result<R
         });
         running.await.unwrap_or(Ok(()))
     }))
-}
-
-/// Code for the default interpreter of its language.
-struct DefaultCell {
-    app: Arc<App>,
-    sandbox: Arc<Sandbox>,
-    context: ContextSpec,
-    code: String,
-    cell: CellSpec,
-    timeout_seconds: f64,
-    recorder: Recorder,
-}
-
-impl DefaultCell {
-    fn new(call: &SandboxCall<Run>, request: RunCode) -> Result<Self, ApiError> {
-        let RunCode { code, language, timeout_seconds, output_limit: limit, env } = request;
-        let id = match language {
-            LanguageName::Python => "default-python",
-            LanguageName::Node => "default-node",
-            LanguageName::Bash => {
-                let message =
-                    "bash keeps no variables between calls; run it with `exec`, as `code` with this `language`";
-                return Err(ApiError::bad_request(message));
-            }
-        };
-        let env = env.unwrap_or_default();
-        check_env(&env)?;
-        let timeout = seconds::deadline("timeout_seconds", timeout_seconds)?;
-        let mut context = ContextSpec {
-            id: id.to_owned(),
-            language: language.into_engine(),
-            cwd: None,
-            env: Default::default(),
-            user: None,
-        };
-        call.sandbox.info().settings.process.fill_context(&mut context);
-        let cell = CellSpec {
-            context: id.to_owned(),
-            timeout_ms: timeout.map(|timeout| timeout.as_millis() as u64),
-            output_limit: output_limit(limit)?,
-            env,
-            typescript: false,
-        };
-        let recorder = Recorder::new(&call.app, &call.context, call.sandbox.id(), code.clone());
-        let (app, sandbox) = (call.app.clone(), call.sandbox.clone());
-        // Without a timeout the value is not used.
-        let timeout_seconds = timeout_seconds.unwrap_or_default();
-        Ok(Self { app, sandbox, context, code, cell, timeout_seconds, recorder })
-    }
-
-    /// Runs the code when the runs before it have ended. Interrupts it when the client is `gone`.
-    async fn run(self, events: Option<&Events>, gone: &CancellationToken) -> Result<CellResult, ApiError> {
-        let lane = self.app.cell_lanes.lane(self.sandbox.id(), &self.context.id);
-        let _turn = tokio::select! {
-            turn = lane.lock() => turn,
-            () = gone.cancelled() => return Err(ApiError::bad_request("the client has disconnected")),
-        };
-        self.app.engine.before(&self.sandbox, Cause::Cell, &self.code).await?;
-        let id = self.context.id.clone();
-        let cell = self.sandbox.run_first_cell(self.context, self.cell, &self.code).await?;
-        let mut finished = std::pin::pin!(RunningCell::of(cell, self.timeout_seconds).finish(self.recorder, events));
-        tokio::select! {
-            result = &mut finished => return result,
-            () = gone.cancelled() => {}
-        }
-        // The next run must not wait for this one.
-        let _ = self.sandbox.interrupt_context(&id).await;
-        finished.await
-    }
 }

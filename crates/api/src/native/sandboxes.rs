@@ -3,7 +3,7 @@
 use axum::extract::State;
 use sandling_engine::{EndReason, SandboxId};
 use sandling_service::StartDirectory;
-use sandling_wire::{CreateSandbox, SandboxView};
+use sandling_wire::{CreateSandbox, CreatedSandbox, SandboxView};
 
 use crate::create_sandbox;
 use crate::prelude::*;
@@ -25,11 +25,12 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<San
 /// Create a sandbox
 ///
 /// The response comes when the guest is ready. Quotas are checked before anything is created: a 429 or 503 leaves
-/// nothing behind. An `Idempotency-Key` makes a retry safe.
+/// nothing behind. An `Idempotency-Key` makes a retry safe. With `run`, the response comes when the code has ended, and says
+/// how. If the code fails, the sandbox still exists, and the status is still 201.
 #[utoipa::path(
     post, path = "/v1/sandboxes", request_body = Option<CreateSandbox>,
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
-    responses((status = 201, body = SandboxView)),
+    responses((status = 201, body = CreatedSandbox)),
 )]
 async fn create(call: Call<Run>, headers: HeaderMap, body: JsonBody<CreateSandbox>) -> Result<Response, ApiError> {
     create_sandbox::answer(&call.app, call.workspace(), &call.context, &headers, body, StartDirectory::Workspace).await

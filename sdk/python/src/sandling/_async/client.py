@@ -108,7 +108,7 @@ class AsyncClient:
         With an idempotency key, a retry after a lost answer still creates only one machine.
         """
         headers = {"idempotency-key": uuid.uuid4().hex} if keyed else None
-        within = IMAGE_WITHIN if body and "image" in body else CREATE_WITHIN
+        within = _create_within(body or {})
         started = time.monotonic()
         lost = attempt = 0
         while True:
@@ -138,6 +138,16 @@ class AsyncClient:
             if left <= 0:
                 return
             await sleep(left if cancel is None else min(left, _GLANCE))
+
+
+def _create_within(body: Dict[str, Any]) -> Optional[float]:
+    """How long to wait for a machine, and for the code that runs in it at once."""
+    within = IMAGE_WITHIN if "image" in body else CREATE_WITHIN
+    run = body.get("run")
+    if run is None:
+        return within
+    timeout: Optional[float] = run.get("timeout_seconds")
+    return None if timeout is None else within + timeout
 
 
 def _in_progress(error: SandlingError, elapsed: float) -> Optional[float]:

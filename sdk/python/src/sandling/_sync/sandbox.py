@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Type, TypeVar, Union
 
-from ..errors import CommandFailed
+from ..errors import CommandFailed, from_answer
 from ..models import Event, ExecResult, Execution, Metrics, Preview
 from ..options import (
     DEFAULT_TEMPLATE,
@@ -43,6 +43,8 @@ S = TypeVar("S", bound="Sandbox")
 
 class Sandbox(Machine, Opening):
     """A sandbox: one virtual machine. Leaving its ``with`` block ends it, unless it is persistent."""
+
+    _first_run: Optional[Dict[str, Any]] = None
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Sandbox(Machine, Opening):
         if self.id:
             return
         data = self.client._make("/v1/sandboxes", self._wish, self._cancel, keyed=True)
+        self._first_run = data.pop("run", None)
         self._take(data)
 
     def __repr__(self) -> str:
@@ -196,6 +199,15 @@ class Sandbox(Machine, Opening):
             return Execution.of_script(self._run(script, on_stdout, on_stderr))
         body = live_code_body(code, language, timeout_seconds, options)
         return run_live(self, body, on_stdout, on_stderr)
+
+    def first_run(self) -> Execution:
+        """The result of the code that the sandbox was created with (``run``). Raises what :meth:`run_code` would."""
+        if self._first_run is None:
+            raise ValueError("the sandbox was created without code: pass run=... to create()")
+        if "error" in self._first_run:
+            error = dict(self._first_run["error"])
+            raise from_answer(error.pop("status", 500), {}, error)
+        return Execution.from_wire(self._first_run["result"])
 
     def _run_script(
         self, code: str, language: str, timeout_seconds: Optional[float], options: ExecOptions
