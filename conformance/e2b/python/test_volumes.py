@@ -37,7 +37,7 @@ def test_files_of_a_volume_that_nobody_has(volume, make):
     volume.write_file("/empty", "")
     assert volume.read_file("/empty") == ""
     made = volume.make_dir("/d/e", force=True, mode=0o750)
-    assert (made.type.value, made.mode) == ("directory", 0o750)
+    assert (made.type.value, made.mode, made.uid, made.gid) == ("directory", 0o750, 1000, 1000)
     assert {entry.path for entry in volume.list("/a", depth=2)} == {"/a/b", "/a/b/c.bin"}
     assert volume.update_metadata("/d/e", gid=5).gid == 5
     assert volume.exists("/empty")

@@ -88,7 +88,9 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
             .map(|info| TemplateSource::Snapshot(Box::new(info)))
             .ok_or_else(|| ApiError::not_found("snapshot"));
     }
-    if let Some((_, ours)) = STANDS_FOR.iter().find(|(theirs, _)| *theirs == text) {
+    // Built-in templates have no other tags.
+    let plain = text.strip_suffix(":default").unwrap_or(text);
+    if let Some((_, ours)) = STANDS_FOR.iter().find(|(theirs, _)| *theirs == plain) {
         return Ok(TemplateSource::Template((*ours).to_owned()));
     }
     if let Some(info) = find_snapshot(app, workspace, text)? {
@@ -102,7 +104,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
     if let Some(info) = app.engine.snapshots().of_template(workspace, text)? {
         return Ok(TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
-    Ok(TemplateSource::of_template(&app.engine, workspace, text))
+    Ok(TemplateSource::of_template(&app.engine, workspace, plain))
 }
 
 /// Finds the newest snapshot of this name.

@@ -155,7 +155,10 @@ async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<San
     let info = sandbox.info();
     match info.state {
         SandboxState::Running | SandboxState::Stalled => Ok(sandbox),
-        SandboxState::Hibernated | SandboxState::Paused if Settings::of(&info).auto_resume => {
+        // As with E2B, only a request to resume boots a sandbox that sleeps without its memory.
+        SandboxState::Hibernated | SandboxState::Paused
+            if Settings::of(&info).auto_resume && !info.sleeps_without_memory() =>
+        {
             sandbox.resume().await?;
             Ok(sandbox)
         }
@@ -260,7 +263,7 @@ impl Envd {
         }
         let expires = query("signature_expiration");
         let expires = (!expires.is_empty()).then(|| expires.parse::<i64>());
-        let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "the signature does not fit");
+        let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "invalid signature");
         let expires = expires.transpose().map_err(|_| wrong())?;
         if expires.is_some_and(|expires| expires < jiff::Timestamp::now().as_second()) {
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "signature_expired", "signature is already expired"));

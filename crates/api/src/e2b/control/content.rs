@@ -30,6 +30,9 @@ const SET_OWNERSHIP: &str = r#"set -e
 [ -z "$2" ] || chown -h -- "$2" "$1"
 [ -z "$3" ] || chmod -- "$3" "$1""#;
 
+/// The numbers of the user and of the group of that name in the built-in templates.
+const USER_ID: u32 = 1000;
+
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
         .route("/volumecontent/{id}/path", get(look).patch(change).delete(remove))
@@ -53,8 +56,10 @@ impl Query {
         checked(cleaned(&self.path))
     }
 
+    /// The owner and mode of something new. As with E2B, it belongs to the sandboxes' user, who could not use it
+    /// otherwise.
     fn ownership(&self) -> Ownership {
-        Ownership { uid: self.uid, gid: self.gid, mode: self.mode }
+        Ownership { uid: self.uid.or(Some(USER_ID)), gid: self.gid.or(Some(USER_ID)), mode: self.mode }
     }
 }
 
