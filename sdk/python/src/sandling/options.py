@@ -68,7 +68,7 @@ class CreateOptions(TypedDict, total=False):
     #: default the template's or the workspace's default applies, otherwise it reaches nothing.
     network: Optional[Union[NetworkOptions, Mapping[str, Any]]]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
-    #: Code to run at once, in the same request: the code, or ``{"code": ..., "language": "node", "timeout_seconds": 5}``.
+    #: Code to run in the same request, or ``{"code": ..., "language": "node", "timeout_seconds": 5}``.
     #: :meth:`Sandbox.first_run` returns its result.
     run: Optional[Union[str, Mapping[str, Any]]]
     #: Set it to stop waiting for capacity.
@@ -105,8 +105,9 @@ def create_body(template: str, options: Mapping[str, Any]) -> Dict[str, Any]:
         raise TypeError(f"a sandbox comes from a template or an image, not from both: {template!r}, {body['image']!r}")
     if "volumes" in body:
         body["volumes"] = [_volume(volume) for volume in body["volumes"]]
-    if isinstance(body.get("run"), str):
-        body["run"] = {"code": body["run"]}
+    if "run" in body:
+        run = body["run"]
+        body["run"] = {"code": run} if isinstance(run, str) else dict(run)
     return body
 
 
