@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
 # simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a clean Debian,
-# and the host's attacks on builds that each lack one defense.
+# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a
+# clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -21,7 +21,7 @@ need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
-build_templates "$sandling" base code-interpreter desktop
+build_templates "$sandling" base code-interpreter desktop 'r-java --packages r-base-core,default-jdk-headless --memory 1g'
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
@@ -32,6 +32,7 @@ scripts/fuzz.sh "$((seconds / 2))" || status=$?
 SANDLING_SIMULATOR_SEEDS=1000 cargo test --release --package sandling-fleet --test simulator || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 conformance/e2b/run.sh "$sandling" desktop || status=$?
+conformance/e2b/run.sh "$sandling" languages || status=$?
 conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?

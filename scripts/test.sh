@@ -112,6 +112,7 @@ machines() {
 code() {
   part "dependencies" scripts/deny.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
+    part "R and Java" python3 -m unittest discover --quiet --start-directory crates/api/src/e2b/interpreter/bridge &&
     part "unit and integration tests" linting_cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
     part "fuzz targets" env SANDLING_FUZZ_OPT_LEVEL=0 scripts/fuzz.sh 0
 }

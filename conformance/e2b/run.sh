@@ -2,12 +2,13 @@
 # Tests E2B's public clients, unmodified, against a server with real virtual machines.
 #
 #   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [domain] [domain_typescript] [desktop]
+#     [languages]
 #
 # `domain` and `domain_typescript` are a part of the first two. Their clients, and the one of `desktop`, know nothing but
 # `E2B_DOMAIN`: they use HTTPS and names below that domain. All others use the URLs of docs/e2b.md.
 #
-# SANDLING is the path of the binary; by default all suites run but `desktop`, which needs the template of
-# that name. `conformance/server.sh` says which templates are used.
+# SANDLING is the path of the binary; by default all suites run but `desktop`, which needs the template of that name, and
+# `languages`, which needs the template `r-java` of scripts/soak.sh. `conformance/server.sh` says which templates are used.
 # PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
 # pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
@@ -67,6 +68,10 @@ run_pytest() { # SUITE
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
+run_languages() (
+  cd "$here/languages"
+  PYTHONDONTWRITEBYTECODE=1 timeout 1800 "$installed/${newest}python/bin/python" -m pytest --quiet
+)
 
 run_typescript() {
   (cd "$installed/${newest}typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
@@ -105,7 +110,7 @@ trap 'clean_up "$installed/server.log"' EXIT
 
 mkdir -p "$installed"
 installing=()
-for packages in $(printf '%s\n' "${suites[@]}" | sed 's/^domain$/python/; s/^domain_//' | sort -u); do
+for packages in $(printf '%s\n' "${suites[@]}" | sed -E 's/^(domain|languages)$/python/; s/^domain_//' | sort -u); do
   "install_$packages" &
   installing+=($!)
 done

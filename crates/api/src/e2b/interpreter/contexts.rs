@@ -13,8 +13,8 @@ use crate::e2b::place::Interpreter;
 use crate::prelude::*;
 
 const WORKDIR: &str = "/home/user";
-/// The ids of contexts whose cells are TypeScript begin with it. The guest knows them as contexts of Node.
-const TYPESCRIPT: &str = "typescript-";
+/// The languages that the guest does not know. The ids of their contexts begin with the language's name and a hyphen.
+const NAMED_BY_ID: [CellLanguage; 3] = [CellLanguage::TypeScript, CellLanguage::R, CellLanguage::Java];
 
 pub(super) fn router(below: &str) -> Router<Arc<App>> {
     Router::new()
@@ -28,8 +28,11 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
 pub(super) enum CellLanguage {
     Python,
     JavaScript,
-    /// Runs in Node, after its types were removed. The id of a context tells it from JavaScript's.
+    /// Runs in Node, after its types were removed.
     TypeScript,
+    /// Runs in a process that a context of Python starts, as Java does.
+    R,
+    Java,
     /// Each run is a separate script.
     Bash,
 }
@@ -40,11 +43,12 @@ impl CellLanguage {
             "python" | "python3" => Ok(Self::Python),
             "javascript" | "js" => Ok(Self::JavaScript),
             "typescript" | "ts" => Ok(Self::TypeScript),
+            "r" => Ok(Self::R),
+            "java" => Ok(Self::Java),
             "bash" => Ok(Self::Bash),
             other => {
-                let message = format!(
-                    "there is no interpreter for {other:?} here; there are python, javascript, typescript and bash"
-                );
+                let known = "python, javascript, typescript, r, java and bash";
+                let message = format!("there is no interpreter for {other:?} here; there are {known}");
                 Err(ApiError::bad_request(message))
             }
         }
@@ -52,17 +56,19 @@ impl CellLanguage {
 
     fn language(self) -> Language {
         match self {
-            Self::Python => Language::Python,
+            Self::Python | Self::R | Self::Java => Language::Python,
             Self::JavaScript | Self::TypeScript => Language::Node,
             Self::Bash => Language::Bash,
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Python => "python",
             Self::JavaScript => "javascript",
             Self::TypeScript => "typescript",
+            Self::R => "r",
+            Self::Java => "java",
             Self::Bash => "bash",
         }
     }
@@ -74,19 +80,30 @@ impl CellLanguage {
 
     /// The language of a default context.
     pub(super) fn of_usual(id: &str) -> Option<Self> {
-        [Self::Python, Self::JavaScript, Self::TypeScript].into_iter().find(|cell_language| cell_language.usual() == id)
+        let mut all = [Self::Python, Self::JavaScript].into_iter().chain(NAMED_BY_ID);
+        all.find(|cell_language| cell_language.usual() == id)
+    }
+
+    /// The language of a context of the guest.
+    fn of_context(info: &ContextInfo) -> Self {
+        let named = Self::named_by(&info.id).filter(|named| named.language() == info.language);
+        named.unwrap_or(match info.language {
+            Language::Node => Self::JavaScript,
+            Language::Python | Language::Bash => Self::Python,
+        })
+    }
+
+    /// The language in the id of a context, if the guest does not know the language.
+    pub(super) fn named_by(id: &str) -> Option<Self> {
+        let (name, _) = id.split_once('-')?;
+        NAMED_BY_ID.into_iter().find(|cell_language| cell_language.name() == name)
     }
 
     /// A new id for a context that a client creates.
     fn fresh_id(self) -> String {
         let random = sandling_service::random::hex::<16>();
-        if self == Self::TypeScript { format!("{TYPESCRIPT}{random}") } else { random }
+        if NAMED_BY_ID.contains(&self) { format!("{}-{random}", self.name()) } else { random }
     }
-}
-
-/// Whether the cells of a context are TypeScript.
-pub(super) fn is_typescript(id: &str) -> bool {
-    id.starts_with(TYPESCRIPT)
 }
 
 /// Creates a context, or returns the existing one with this id.
@@ -137,12 +154,7 @@ async fn create(interpreter: Interpreter, body: JsonBody<ContextRequest>) -> Res
 }
 
 fn view(info: &ContextInfo) -> Value {
-    let cell_language = match info.language {
-        Language::Node if is_typescript(&info.id) => CellLanguage::TypeScript,
-        Language::Node => CellLanguage::JavaScript,
-        Language::Python | Language::Bash => CellLanguage::Python,
-    };
-    json!({ "id": info.id, "language": cell_language.name(), "cwd": info.cwd })
+    json!({ "id": info.id, "language": CellLanguage::of_context(info).name(), "cwd": info.cwd })
 }
 
 /// The list always includes the default contexts, even before their first use.

@@ -10,7 +10,8 @@ use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::contexts::{CellLanguage, is_typescript, known, make, spec};
+use super::bridge;
+use super::contexts::{CellLanguage, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::convert::sandbox::check_env;
@@ -61,13 +62,18 @@ async fn execute(
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
     let lane = app.cell_lanes.lane(sandbox.id(), &id);
-    let typescript = is_typescript(&id);
+    let language = CellLanguage::named_by(&id);
+    let typescript = language == Some(CellLanguage::TypeScript);
+    let (source, env) = match language.and_then(|language| bridge::python(language, &code, &env)) {
+        Some(python) => (python, BTreeMap::new()),
+        None => (code.clone(), env),
+    };
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env, typescript };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {
         (Some(usual), Some(_)) => {
             app.engine.before(&sandbox, Cause::Cell, &code).await?;
-            Some(sandbox.run_first_cell(usual, spec.clone(), &code).await?)
+            Some(sandbox.run_first_cell(usual, spec.clone(), &source).await?)
         }
         (Some(usual), None) => sandbox.create_context(usual).await.map(|_| None)?,
         (None, _) => None,
@@ -82,7 +88,7 @@ async fn execute(
                 Some(cell) => cell,
                 None => {
                     app.engine.before(&sandbox, Cause::Cell, &code).await?;
-                    sandbox.run_cell_of(spec.clone(), &code)?
+                    sandbox.run_cell_of(spec.clone(), &source)?
                 }
             };
             follow(&sandbox, &spec.context, cell, &lines, recorder).await
@@ -110,6 +116,7 @@ async fn follow(
     lines: &Lines,
     mut recorder: Recorder,
 ) -> Result<(), ApiError> {
+    let language = CellLanguage::named_by(context);
     let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
     let mut interrupted = false;
     loop {
@@ -125,7 +132,9 @@ async fn follow(
         match output {
             CellOutput::Stdout(bytes) => {
                 recorder.record(&bytes);
-                lines.output("stdout", stdout.push(&bytes)).await;
+                for message in bridge::messages(language, stdout.push(&bytes)) {
+                    lines.output("stdout", message).await;
+                }
             }
             CellOutput::Stderr(bytes) => {
                 recorder.record(&bytes);

@@ -1,5 +1,6 @@
 //! E2B's code interpreter API. The sandbox's own contexts run the code.
 
+mod bridge;
 mod contexts;
 mod execute;
 mod lines;
