@@ -21,7 +21,7 @@ def run(sandbox, request):
     """Runs code in the default context of a language."""
 
     def run_code(code, **options):
-        return sandbox.run_code(code, language=request.param, timeout=120, **options)
+        return sandbox.run_code(code, language=request.param, timeout=300, **options)
 
     run_code.language = request.param
     return run_code
@@ -93,17 +93,9 @@ def test_contexts_are_created_restarted_and_removed(sandbox, run):
     assert (context.language, context.cwd) == (run.language, "/tmp")
     assert context.id in [listed.id for listed in sandbox.list_code_contexts()]
     declare, exists = {"r": ("y <- 1", "exists('y')"), "java": ("int y = 1;", "y")}[run.language]
-    assert sandbox.run_code(declare, context=context, timeout=120).error is None
+    assert sandbox.run_code(declare, context=context, timeout=300).error is None
     sandbox.restart_code_context(context)
-    execution = sandbox.run_code(exists, context=context, timeout=120)
+    execution = sandbox.run_code(exists, context=context, timeout=300)
     assert execution.text == "[1] FALSE" if run.language == "r" else execution.error.name == "CompilationException"
     sandbox.remove_code_context(context)
     assert context.id not in [listed.id for listed in sandbox.list_code_contexts()]
-
-
-def test_a_template_without_the_language_gets_an_error_that_names_its_package():
-    with Sandbox.create("base", timeout=120) as made:
-        for language, package in (("r", "r-base-core"), ("java", "default-jdk-headless")):
-            error = made.run_code("1", language=language).error
-            assert error.name == "InterpreterMissing"
-            assert f"sandling template build NAME --packages {package}" in error.value

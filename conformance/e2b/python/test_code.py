@@ -108,7 +108,15 @@ def test_other_languages(interpreter):
     bash = interpreter.run_code("echo $((6 * 7)); exit 3", language="bash")
     assert bash.logs.stdout == ["42\n"] and bash.error.value == "3"
     with pytest.raises(SandboxException, match="no interpreter"):
-        interpreter.run_code("1", language="r")
+        interpreter.run_code("1", language="ruby")
+
+
+@pytest.mark.parametrize("language, package", (("r", "r-base-core"), ("java", "default-jdk-headless")))
+def test_a_language_that_the_template_lacks_is_an_error_that_names_the_package(interpreter, language, package):
+    error = interpreter.run_code("1", language=language).error
+    assert error.name == "InterpreterMissing"
+    assert f"`sandling template build NAME --packages {package}`" in error.value
+    assert interpreter.create_code_context(language=language).language == language
 
 
 def test_typescript(interpreter):

@@ -28,8 +28,10 @@ const AUTHORITIES_ID: &str = "sandling-authorities";
 const AUTHORITIES: &str = "/run/sandling-build/authorities.pem";
 const REQUIREMENTS: &str = "/run/sandling-build/requirements.txt";
 
-/// Without `Pattern-Only`, apt takes an unknown name with a dot as a regular expression.
+/// Without `Pattern-Only`, apt takes an unknown name with a dot as a regular expression. Some packages, such as Java's, do
+/// not install without the directory of manual pages, which the built-in templates lack.
 const APT: &str = "export DEBIAN_FRONTEND=noninteractive
+mkdir -p /usr/share/man/man1 &&
 apt-get --quiet update --error-on=any &&
 apt-get --quiet --yes -o APT::Cmd::Pattern-Only=true -o Dpkg::Use-Pty=0 install --no-install-recommends \"$@\" &&
 apt-get clean && rm -rf /var/lib/apt/lists/*";

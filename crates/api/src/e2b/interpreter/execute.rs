@@ -1,6 +1,8 @@
 //! Runs code, one cell at a time in each context.
 
 use std::collections::BTreeMap;
+use std::mem::take;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -9,6 +11,7 @@ use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec,
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::bridge;
 use super::contexts::{CellLanguage, known, make, spec};
@@ -21,6 +24,8 @@ use crate::prelude::*;
 use crate::recorder::Recorder;
 use crate::text::Decoder;
 
+/// How long R's output waits for the end of its line. R prints a line in pieces, and E2B's clients expect it in one.
+const REST_OF_LINE: Duration = Duration::from_millis(200);
 /// The most output of one run, in bytes.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
 
@@ -118,10 +123,15 @@ async fn follow(
 ) -> Result<(), ApiError> {
     let language = CellLanguage::named_by(context);
     let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
+    let (mut line, mut line_is_due) = (String::new(), Instant::now());
     let mut interrupted = false;
     loop {
         let output = tokio::select! {
             output = cell.next() => output?,
+            () = tokio::time::sleep_until(line_is_due), if !line.is_empty() => {
+                lines.output("stdout", take(&mut line)).await;
+                continue;
+            }
             () = lines.gone(), if !interrupted => {
                 // The client is gone, so the run is interrupted. The next run must not wait for it.
                 interrupted = true;
@@ -132,8 +142,14 @@ async fn follow(
         match output {
             CellOutput::Stdout(bytes) => {
                 recorder.record(&bytes);
-                for message in bridge::messages(language, stdout.push(&bytes)) {
-                    lines.output("stdout", message).await;
+                if line.is_empty() {
+                    line_is_due = Instant::now() + REST_OF_LINE;
+                }
+                line += &stdout.push(&bytes);
+                if language != Some(CellLanguage::R) || line.ends_with('\n') {
+                    for message in bridge::messages(language, take(&mut line)) {
+                        lines.output("stdout", message).await;
+                    }
                 }
             }
             CellOutput::Stderr(bytes) => {
@@ -150,7 +166,7 @@ async fn follow(
             }
             CellOutput::Done(report) => {
                 recorder.record_error(&report);
-                lines.output("stdout", stdout.finish()).await;
+                lines.output("stdout", line + &stdout.finish()).await;
                 lines.output("stderr", stderr.finish()).await;
                 tell_end(lines, &report).await;
                 return Ok(());
