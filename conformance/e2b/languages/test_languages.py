@@ -12,7 +12,7 @@ SHOWN = {"r": '[1] "%s"', "java": "%s"}
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with Sandbox.create(TEMPLATE, timeout=900, envs={"GIVEN": "to the sandbox"}) as made:
+    with Sandbox.create(TEMPLATE, timeout=1800, envs={"GIVEN": "to the sandbox"}) as made:
         yield made
 
 
