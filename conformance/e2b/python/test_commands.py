@@ -115,8 +115,10 @@ def test_a_terminal_is_one(sandbox):
 
     seen = bytearray()
     terminal = sandbox.pty.create(PtySize(rows=30, cols=100))
-    sandbox.pty.send_stdin(terminal.pid, b"stty size; tty\n")
+    # Bash sets the size that it has just read whenever it shows a prompt, and would undo a change in between.
+    sandbox.pty.send_stdin(terminal.pid, b"tty; touch waits; read; stty size; exit\n")
+    until("a command that waits", lambda: sandbox.files.exists("waits"))
     sandbox.pty.resize(terminal.pid, PtySize(rows=31, cols=101))
-    sandbox.pty.send_stdin(terminal.pid, b"stty size; exit\n")
+    sandbox.pty.send_stdin(terminal.pid, b"\n")
     terminal.wait(on_pty=seen.extend)
     assert b"/dev/pts/" in seen and b"31 101" in seen

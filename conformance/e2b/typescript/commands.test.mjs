@@ -40,8 +40,11 @@ test("a deadline that was chosen is kept", async () => {
 test("a terminal is one", async () => {
   let seen = "";
   const terminal = await sandbox().pty.create({ rows: 30, cols: 100, onData: (bytes) => { seen += Buffer.from(bytes); } });
+  // Bash sets the size that it has just read whenever it shows a prompt, and would undo a change in between.
+  await sandbox().pty.sendInput(terminal.pid, Buffer.from("touch waits; read; stty size; exit\n"));
+  await until("a command that waits", () => sandbox().files.exists("waits"));
   await sandbox().pty.resize(terminal.pid, { rows: 31, cols: 101 });
-  await sandbox().pty.sendInput(terminal.pid, Buffer.from("stty size; exit\n"));
+  await sandbox().pty.sendInput(terminal.pid, Buffer.from("\n"));
   await terminal.wait();
   assert.match(seen, /31 101/);
 });
