@@ -30,7 +30,7 @@ const SCHEMA: &str = "
 ";
 
 /// How long `open` waits for another process that has the file open.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct SqliteLedger {
     store: Arc<Mutex<Store>>,
@@ -50,13 +50,7 @@ impl From<rusqlite::Error> for LedgerError {
 
 impl SqliteLedger {
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        let connection = Connection::open(path)?;
-        connection.pragma_update(None, "locking_mode", "exclusive")?;
-        when_free(|| connection.pragma_update(None, "journal_mode", "wal"))?;
-        // An acknowledged claim must survive a power cut.
-        connection.pragma_update(None, "synchronous", "full")?;
-        when_free(|| connection.execute_batch(SCHEMA))?;
-        let mut store = Store { connection, expiries: BTreeMap::new() };
+        let mut store = Store { connection: open_when_free(path)?, expiries: BTreeMap::new() };
         store.restart_leases()?;
         let newest = watch::Sender::new(store.position("revision")?);
         Ok(Self { store: Arc::new(Mutex::new(store)), newest })
@@ -86,20 +80,31 @@ impl SqliteLedger {
     }
 }
 
-/// Tries again while the file is locked. SQLite itself does not always wait if two processes create the journal at once, or
-/// if one closes the file.
-fn when_free<T>(attempt: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+/// Opens the file anew while another process has it. One connection that tries again would not do: in this locking mode it
+/// keeps its lock for reading, so two connections would wait for each other.
+fn open_when_free(path: &Path) -> rusqlite::Result<Connection> {
     let end = std::time::Instant::now() + PATIENCE;
     loop {
-        match attempt() {
+        match open_once(path) {
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && std::time::Instant::now() < end =>
             {
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(fastrand::u64(1..=20)));
             }
             done => return done,
         }
     }
+}
+
+fn open_once(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update(None, "locking_mode", "exclusive")?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // An acknowledged claim must survive a power cut.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.execute_batch(SCHEMA)?;
+    Ok(connection)
 }
 
 fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
