@@ -9,9 +9,10 @@ use sandling_image::{
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
-use super::bake::{self, Baked, Step};
+use super::baked::{self, Baked};
 use super::machines::Machines;
 use super::names::stored_name;
+use super::step::Step;
 use super::template::{TemplateError, TemplateSummary, summary};
 use super::ticks;
 use crate::model::DEFAULT_WORKSPACE;
@@ -85,7 +86,7 @@ impl Machines {
         let imported = reading.await.map_err(|_| TemplateError::CutOff)??;
         self.bakes.stored.changed();
         let recipe = &imported.image.manifest.recipe;
-        let key = bake::key(&sized(self.hardware(1, 1), recipe));
+        let key = baked::key(&sized(self.hardware(1, 1), recipe));
         let is_baked = matches!(Baked::load(&imported.image.baked_dir(&key)), Ok(Some(_)));
         let template = TemplateSummary { name: imported.name.to_string(), ..summary(recipe, Some(&imported.image)) };
         Ok(ImportedTemplate { template, sha256: imported.sha256, is_baked })
@@ -114,7 +115,7 @@ impl<F: Fn(&str) -> bool> ImportRules for HostRules<F> {
             (Accelerator::Tcg, Some(ours), Some(theirs)) => ours.abs_diff(theirs) <= (ours / CLOCK_TOLERANCE).max(1),
             (Accelerator::Tcg, ours, theirs) => ours == theirs,
         };
-        has_same_clock && bake::key(&hardware) == key
+        has_same_clock && baked::key(&hardware) == key
     }
 
     fn is_bake(&self, dir: &Path, recipe: &Recipe) -> bool {
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn a_bake_fits_only_the_same_hardware_and_an_emulated_one_only_the_same_clock() {
         let recipe = sandling_image::resolve("base").unwrap().recipe;
-        let key = |rules: &HostRules<_>| bake::key(&sized(rules.hardware.clone(), &recipe));
+        let key = |rules: &HostRules<_>| baked::key(&sized(rules.hardware.clone(), &recipe));
         let (emulated, on_kvm) = (rules(Accelerator::Tcg), rules(Accelerator::Kvm));
         assert!(emulated.fits(&header(Some(2501)), &recipe, &key(&emulated)));
         assert!(!emulated.fits(&header(Some(2600)), &recipe, &key(&emulated)));

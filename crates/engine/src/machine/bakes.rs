@@ -11,8 +11,11 @@ use sandling_image::{ContentId, Image};
 use sandling_vmm::machine::Hardware;
 use tokio::sync::watch;
 
-use super::bake::{self, BakeError, Baked, Step};
+use super::bake;
+use super::baked::{self, Baked};
+use super::error::BakeError;
 use super::factory::MachineFactory;
+use super::step::Step;
 use super::stored::{StoredTemplates, mark_used};
 use super::template::{Shape, Template};
 use crate::fair_slots::{FairSlots, Slot};
@@ -28,7 +31,7 @@ pub(crate) struct SizedImage {
 
 impl SizedImage {
     pub(super) fn new(name: &str, image: Image, hardware: Hardware) -> Self {
-        let shape = Shape { image: image.id.clone(), key: bake::key(&hardware) };
+        let shape = Shape { image: image.id.clone(), key: baked::key(&hardware) };
         Self { name: name.to_owned(), image, hardware, shape }
     }
 }

@@ -1,5 +1,9 @@
-//! Why a machine could not be made.
+//! Why a machine or a bake could not be made.
 
+use std::path::PathBuf;
+
+use sandling_image::Untrusted;
+use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::MachineError;
 use sandling_vmm::qmp::QmpError;
 
@@ -34,4 +38,28 @@ impl MakeError {
             _ => Fallback::Failed,
         }
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BakeError {
+    #[error("a file of the bake cannot be written; is the disk full?")]
+    Files(#[from] std::io::Error),
+    #[error("the machine failed")]
+    Machine(#[from] MachineError),
+    #[error("its disk could not be made")]
+    Disk(#[from] DiskError),
+    #[error("the guest failed")]
+    Guest(#[from] LinkError),
+    #[error(transparent)]
+    Identify(#[from] IdentifyError),
+    #[error("the guest did not come up; its console ended with: {console}")]
+    Boot { source: LinkError, console: String },
+    #[error("its desktop did not start")]
+    Desktop(#[from] DesktopError),
+    #[error("the work was cut off")]
+    CutOff,
+    #[error("the snapshot at {0} is damaged; build the template again with --force")]
+    Damaged(PathBuf),
+    #[error("the template's snapshot cannot be trusted")]
+    Untrusted(#[from] Untrusted),
 }

@@ -9,7 +9,8 @@ use sandling_vmm::boundary::DiskRate;
 use sandling_vmm::jail::JailConfig;
 use sandling_vmm::machine::{self, Disk, Hardware, Machine, MachineConfig, MachineDir};
 
-use super::bake::{BOOT_WITHIN, command_line};
+use super::bake::BOOT_WITHIN;
+use super::command_line::command_line;
 use super::error::MakeError;
 use super::jail::jail;
 use super::ready::{ENGINE_FILE, Live, ReadyMachine};

@@ -14,12 +14,13 @@ use sandling_image::{
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
-use super::bake::{self, Step};
+use super::baked;
 use super::bakes::{Bakes, OnStep, SizedImage};
 use super::factory::MachineFactory;
 use super::names::{own_name, shown_name, stored_name, workspace_of};
 use super::standby::{StandbyPool, StandbySettings};
 use super::standby_demand::Standbys;
+use super::step::Step;
 use super::stored::{EvictableTemplate, StoredBake};
 use super::template::{Shape, Template, TemplateError, TemplateSummary, damaged, summary};
 use crate::model::DEFAULT_WORKSPACE;
@@ -180,7 +181,7 @@ impl Machines {
 
     /// Bakes that count against this workspace, of other sizes than their templates', except those in use.
     pub(crate) fn evictable_bakes(&self, workspace: &str, in_use: &BTreeSet<(String, String)>) -> Vec<StoredBake> {
-        let own_size = |recipe: &Recipe| bake::key(&self.hardware(recipe.vcpus, recipe.memory_mib));
+        let own_size = |recipe: &Recipe| baked::key(&self.hardware(recipe.vcpus, recipe.memory_mib));
         let mut found = self.bakes.stored.other_sizes(&self.images, workspace, own_size);
         found.retain(|bake| !in_use.contains(&bake.name()));
         found

@@ -2,8 +2,10 @@
 
 mod archive;
 mod bake;
+mod baked;
 mod bakes;
 mod cache_template;
+mod command_line;
 mod desktop;
 mod error;
 mod exercise;
@@ -18,16 +20,16 @@ mod services;
 mod source;
 mod standby;
 mod standby_demand;
+mod step;
 mod stored;
 mod template;
 mod ticks;
 
 pub use archive::{ExportedTemplate, ImportedTemplate, TemplateArchiveError};
-pub use bake::{BakeError, Step};
-pub(crate) use bake::{Baked, can_restore, check_bake_manifest};
+pub(crate) use baked::{Baked, can_restore, check_bake_manifest};
 pub(crate) use bakes::SizedImage;
 pub use desktop::DesktopError;
-pub use error::MakeError;
+pub use error::{BakeError, MakeError};
 pub(crate) use factory::MachineFactory;
 pub use identify::IdentifyError;
 pub(crate) use identify::{Confirmed, identify};
@@ -40,6 +42,7 @@ pub(crate) use services::start_services;
 pub(crate) use source::{Kernel, Source, Start, root_layer};
 pub(crate) use standby::StandbySettings;
 pub use standby_demand::Standbys;
+pub use step::Step;
 pub use stored::{EvictableTemplate, StoredBake};
 pub(crate) use template::{Template, summary};
 pub use template::{TemplateError, TemplateSummary};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use sandling_image::Recipe;
 use sandling_protocol::{Language, Request};
 
-use super::bake::{BakeError, OnStep, Step};
 use super::desktop;
+use super::error::BakeError;
+use super::step::{OnStep, Step};
 use crate::link::{Link, LinkError};
 use crate::model::SandboxId;
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use sandling_image::{ContentId, ImageStore, Recipe};
 
-use super::bake::Baked;
+use super::baked::Baked;
 use super::names::{shown_name, workspace_of};
 use super::template::{Shape, on_disk};
 

@@ -12,7 +12,8 @@ use sandling_vmm::machine::{Hardware, Layer};
 use sandling_vmm::memory::Memory;
 use serde::Serialize;
 
-use super::bake::{BakeError, Baked};
+use super::baked::Baked;
+use super::error::BakeError;
 use super::source::{Source, Start, root_layer};
 use crate::model::DISK;
 use crate::process_cache::{Fallback, StoredProcess};

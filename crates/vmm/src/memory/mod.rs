@@ -7,7 +7,7 @@
 //!   map: which part of guest memory is in which file, for all layers together
 //! ```
 //!
-//! A machine maps the base and the layers privately; `preload/preload.rs` does that inside QEMU. The kernel
+//! A machine maps the base and the layers privately; `preload/guest_memory.rs` does that inside QEMU. The kernel
 //! distinguishes the machine's own pages (`/proc/PID/pagemap`). They are read from a [`Frozen`] copy of its process
 //! while the machine itself continues.
 
