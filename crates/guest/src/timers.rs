@@ -16,6 +16,8 @@ pub enum Timer {
     ListenToExec(u64),
     /// A command has ended, and the rest of its output had time to arrive.
     OutputGrace(u64),
+    /// A command's terminal was resized a moment ago; check that it still has this size.
+    KeepSize(u64),
     /// A command was killed a moment ago; check what is left of it.
     Runaways,
     /// A cell has reached its timeout: the context and the cell's number.

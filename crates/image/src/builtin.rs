@@ -28,7 +28,7 @@ const BUILT_IN: [fn() -> Recipe; 4] = [base, code_interpreter, agent, desktop];
 
 /// Tools that agents use in a shell. `libnss-myhostname` makes the machine's own name resolvable.
 const SHELL_TOOLS: &str = "
-    bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname nano netbase openssh-client patch procps
+    attr bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname nano netbase openssh-client patch procps
     psmisc ripgrep sudo tree unzip vim-tiny xz-utils zip
 ";
 

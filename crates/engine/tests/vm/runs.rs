@@ -151,6 +151,36 @@ async fn a_terminal_is_a_terminal_and_can_be_resized() {
     engine.close().await;
 }
 
+/// What readline does with each prompt, with the resize at the worst moment.
+#[tokio::test]
+async fn a_resize_that_a_prompt_undoes_is_made_again() {
+    const PROMPT: &str = r#"exec python3 -c 'import fcntl, signal, struct, termios, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+size = lambda: fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+before = size()
+print("asked", flush=True)
+signal.sigwait({signal.SIGWINCH})
+fcntl.ioctl(0, termios.TIOCSWINSZ, before)
+while struct.unpack("4H", size())[:2] != (11, 22):
+    time.sleep(0.02)
+print("kept")'"#;
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let size = TerminalSize { rows: 30, cols: 90 };
+    let spec = RunSpec { terminal: Some(size), id: Some("tty".to_owned()), ..RunSpec::shell(PROMPT) };
+    let mut execution = sandbox.run(RunSpec { timeout: Some(Duration::from_secs(60)), ..spec }).unwrap();
+    let mut screen = String::new();
+    while !screen.contains("asked") {
+        if let Output::Bytes { bytes, .. } = execution.next().await.unwrap() {
+            screen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+    sandbox.resize("tty", TerminalSize { rows: 11, cols: 22 }).await.unwrap();
+    let rest = execution.collect().await.unwrap();
+    assert!(String::from_utf8_lossy(&rest.stdout).contains("kept"), "{:?}", rest.stdout);
+    engine.close().await;
+}
+
 #[tokio::test]
 async fn zombies_are_reaped() {
     let engine = engine().await;

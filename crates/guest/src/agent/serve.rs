@@ -73,6 +73,7 @@ impl Agent {
             Timer::ExecDeadline(key) => self.end_exec(key, ExitReason::Timeout),
             Timer::ListenToExec(key) => self.listen_to_exec(key),
             Timer::OutputGrace(key) => self.finish_exec(key),
+            Timer::KeepSize(key) => self.keep_size(key),
             Timer::Runaways => self.cgroups.kill_runaways(),
             Timer::CellDeadline(context, cell) => self.cell_deadline(context, cell),
             Timer::CellNudge(context, cell) => self.nudge_cell(context, cell),

@@ -34,12 +34,21 @@ pub struct Exec {
     /// Where its output ended. Later bytes come from its background processes.
     pub output_end: u64,
     pub viewers: Vec<StreamId>,
+    /// The last change of its terminal's size, while it may still be undone.
+    pub resized: Option<Resized>,
     /// It is a script that has just begun: its output is read when it ends or after [`crate::timers::Timer::ListenToExec`].
     pub unread: bool,
     /// Its pipes are not read, because a stream must catch up first.
     pub paused: bool,
     /// The interpreter that runs its code, while it can still refuse the activation.
     pub interpreter: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Resized {
+    from: TerminalSize,
+    to: TerminalSize,
+    checks_left: u8,
 }
 
 impl Exec {
@@ -77,7 +86,27 @@ impl Exec {
         self.pipes.watch(poller, [Source::ExecStdout(self.key), Source::ExecStderr(self.key)])
     }
 
-    pub fn resize(&self, size: TerminalSize) -> Option<std::io::Result<()>> {
-        self.pipes.terminal().map(|terminal| fds::resize(terminal, size))
+    pub fn resize(&mut self, to: TerminalSize) -> Option<std::io::Result<()>> {
+        let terminal = self.pipes.terminal()?;
+        let from = fds::size(terminal);
+        let resized = fds::resize(terminal, to);
+        self.resized = from.ok().filter(|from| *from != to).map(|from| Resized { from, to, checks_left: 5 });
+        Some(resized)
+    }
+
+    /// Sets the terminal's size once more if it has the one from before the last resize again. With each prompt, readline
+    /// reads the size and writes it back, and so undoes a resize that comes between the two. Returns whether to check again.
+    pub fn keep_size(&mut self) -> bool {
+        let (Some(resized), Some(terminal)) = (&mut self.resized, self.pipes.terminal()) else { return false };
+        resized.checks_left -= 1;
+        if fds::size(terminal).is_ok_and(|size| size == resized.from) {
+            // The terminal may have closed since.
+            let _ = fds::resize(terminal, resized.to);
+        }
+        let again = resized.checks_left > 0;
+        if !again {
+            self.resized = None;
+        }
+        again
     }
 }

@@ -78,6 +78,11 @@ pub fn terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
+pub fn size(terminal: impl AsFd) -> io::Result<TerminalSize> {
+    let size = rustix::termios::tcgetwinsize(terminal)?;
+    Ok(TerminalSize { rows: size.ws_row, cols: size.ws_col })
+}
+
 pub fn resize(terminal: impl AsFd, size: TerminalSize) -> io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(rustix::termios::tcsetwinsize(terminal, size)?)

@@ -1,12 +1,17 @@
 //! Requests about existing commands: attach, signal, resize, list, forget.
 
+use std::time::Duration;
+
 use sandling_protocol::{Failure, FailureKind, Response, StreamId, TerminalSize};
 
 use crate::agent::state::Agent;
 use crate::exec::Exec;
 use crate::failure::{failure, io_failure, not_found};
+use crate::timers::Timer;
 
 const HIGHEST_SIGNAL: i32 = 64;
+/// How long after a resize the size is checked, and between two checks.
+const SIZE_CHECK: Duration = Duration::from_millis(100);
 
 impl Agent {
     pub fn attach(&mut self, stream: StreamId, id: &str, from: u64) -> Result<(), Failure> {
@@ -29,10 +34,21 @@ impl Agent {
     }
 
     pub fn resize(&mut self, id: &str, size: TerminalSize) -> Result<Response, Failure> {
-        match self.exec(id)?.resize(size) {
-            Some(Ok(())) => Ok(Response::Done),
+        let exec = self.exec(id)?;
+        let key = exec.key;
+        match exec.resize(size) {
+            Some(Ok(())) => {
+                self.timers.set(SIZE_CHECK, Timer::KeepSize(key));
+                Ok(Response::Done)
+            }
             Some(Err(error)) => Err(io_failure("the terminal", &error)),
             None => Err(failure(FailureKind::Invalid, format!("command {id:?} has no terminal"))),
+        }
+    }
+
+    pub fn keep_size(&mut self, key: u64) {
+        if self.execs.get(key).is_some_and(Exec::keep_size) {
+            self.timers.set(SIZE_CHECK, Timer::KeepSize(key));
         }
     }
 

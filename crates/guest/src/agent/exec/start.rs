@@ -107,6 +107,7 @@ impl Agent {
             stdin,
             cgroup,
             ended_by_us: None,
+            resized: None,
             ending: None,
             exit: None,
             output_end: 0,
