@@ -163,7 +163,9 @@ def test_a_server_is_seen_at_its_host(make):
     until("the server", seen)
     with pytest.raises(urllib.error.HTTPError) as caught:
         fetch(3001)
-    assert caught.value.code == 502
+    assert caught.value.code == 502 and caught.value.headers["Content-Type"] == "application/json"
+    page = wire.send("GET", "/", {"Host": made.get_host(3001), "Accept": "text/html,*/*;q=0.8"})
+    assert page.status == 502 and b"<h1>Nothing answers here yet</h1>" in page.body
 
 
 SEEN_HOST = """

@@ -28,6 +28,8 @@ use crate::audit;
 use crate::auth::query_value;
 use crate::context::RequestContext;
 use crate::error::ApiError;
+use crate::peer::Peer;
+use crate::preview::page::ErrorForm;
 use crate::preview::{host, proxy};
 use crate::request_limits::{self, Holder};
 
@@ -74,7 +76,13 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
     {
         return answer;
     }
-    let Some(place) = place else { return next.run(request).await };
+    let form = ErrorForm::of(request.headers());
+    let Some(place) = place else {
+        return match impossible_id(&request) {
+            Some(id) => form.apply(gone(id)).into_response(),
+            None => next.run(request).await,
+        };
+    };
     let answer = match (place.port, request.uri().path()) {
         (ENVD | INTERPRETER, "/health") => match count_anybody(&app, &request, &place) {
             Ok(()) => health(&app, &place, request.headers()).await.map(share),
@@ -98,8 +106,15 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
     };
     answer.unwrap_or_else(|mut error| {
         error.shape.get_or_insert(refusal::CONTROL);
-        error.into_response()
+        // Only by a host name can a browser open a server in a sandbox.
+        if place.by_host { form.apply(error) } else { error }.into_response()
     })
+}
+
+/// The id in a host name of a sandbox that cannot exist.
+fn impossible_id(request: &Request) -> Option<&str> {
+    let domain = request.extensions().get::<Peer>().and_then(|peer| peer.route().domain.as_deref());
+    host::impossible_id(host::of(request.headers()), domain)
 }
 
 fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> {

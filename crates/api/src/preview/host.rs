@@ -30,6 +30,25 @@ pub(crate) fn parse_compact(host: &str) -> Option<(u16, SandboxId)> {
     if id.contains('-') { None } else { parse(host) }
 }
 
+/// The id in a host name that has a preview's form, but whose port or id cannot exist. `domain` is the one that the
+/// server is configured for. Below other domains, such a name may be the API's own.
+pub(crate) fn impossible_id<'a>(host: &'a str, domain: Option<&str>) -> Option<&'a str> {
+    let (label, parent) = host.split_once('.')?;
+    let (port, id) = label.split_once('-')?;
+    let parent = without_port(parent).0;
+    let is_ours = parent == LOCAL || Some(parent) == domain;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (is_ours && is_number && parse(host).is_none()).then_some(id)
+}
+
+/// Splits a host into its name, and its port with the colon.
+fn without_port(host: &str) -> (&str, &str) {
+    match host.rsplit_once(':') {
+        Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, &host[name.len()..]),
+        _ => (host, ""),
+    }
+}
+
 /// The host that a request names.
 pub(crate) fn of(headers: &HeaderMap) -> &str {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
@@ -50,10 +69,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     fn new(scheme: &'static str, host: &str, domain: Option<&str>) -> Self {
-        let (name, own_port) = match host.rsplit_once(':') {
-            Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, format!(":{digits}")),
-            _ => (host, String::new()),
-        };
+        let (name, own_port) = without_port(host);
         let is_name = !name.is_empty() && !name.starts_with('[') && name.parse::<std::net::Ipv4Addr>().is_err();
         let named = if is_name { name.strip_prefix("api.").unwrap_or(name) } else { LOCAL };
         let domain = format!("{}{own_port}", domain.unwrap_or(named));
@@ -99,6 +115,18 @@ mod tests {
             assert!(parse(own).is_none(), "{own}");
         }
         assert!(parse(&format!("70000-{ID}.localhost")).is_none());
+    }
+
+    #[test]
+    fn an_id_that_cannot_exist_is_told_from_the_apis_own_host() {
+        for (host, id) in [("3000-nothing.localhost:8080", "nothing"), ("80-a-b.d.example:8443", "a-b")] {
+            assert_eq!(impossible_id(host, Some("d.example")), Some(id), "{host}");
+        }
+        assert_eq!(impossible_id(&format!("70000-{ID}.localhost"), None), Some(ID));
+        for own in ["localhost:80", "api.d.example", "1-node.internal", "x-y.localhost", &format!("80-{ID}.localhost")]
+        {
+            assert_eq!(impossible_id(own, Some("d.example")), None, "{own}");
+        }
     }
 
     #[test]

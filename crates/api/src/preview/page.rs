@@ -23,7 +23,7 @@ impl ErrorForm {
     }
 
     pub(crate) fn apply(self, mut error: ApiError) -> ApiError {
-        if self.is_page && error.shape.is_none() {
+        if self.is_page {
             error.shape = Some(PAGE);
         }
         error
@@ -40,6 +40,7 @@ fn page(error: &ApiError) -> Response {
             ("This link does not work", "It may have expired or been revoked. Ask for a new link.")
         }
         "not_found" | "sandbox_ended" => ("This sandbox does not exist", "It may have ended. Ask for a new link."),
+        "sandbox_gone" => ("This sandbox is not running", "It may have ended or be paused. Ask for a new link."),
         _ => ("This page cannot be shown", ""),
     };
     let message = escaped(&error.message);
