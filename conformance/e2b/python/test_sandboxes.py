@@ -70,7 +70,7 @@ def test_what_is_out_of_reach_says_why(make):
     with pytest.raises(SandboxNotRunningException, match="its guest died"):
         dead.commands.run("echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 100", user="root")
     over.set_timeout(3)
-    with pytest.raises(SandboxNotRunningException, match="its time to live was over"):
+    with pytest.raises(SandboxNotRunningException, match="reached its end of life: its time to live was over"):
         over.commands.run("sleep 100")
     causes = [
         (killed, "it was killed"),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { Sandbox, SandboxNotFoundError } from "e2b";
+import { Sandbox, SandboxNotFoundError, TimeoutError } from "e2b";
 import { make } from "./support/harness.mjs";
 
 test("a sandbox is made, found, connected to and ended", async () => {
@@ -76,4 +76,11 @@ test("figures, a host, what may leave, and how it ends", async () => {
   assert.deepEqual((await made.getInfo()).network.allowOut, []);
   await made.betaPause();
   assert.equal((await made.commands.run("echo awake")).stdout, "awake\n");
+  const sleep = await made.commands.run("sleep 100", { background: true });
+  const ended = assert.rejects(sleep.wait(), (error) => {
+    assert.match(error.message, /sandbox was killed or reached its end of life: it was killed/);
+    return error instanceof TimeoutError;
+  });
+  await made.kill();
+  await ended;
 });

@@ -25,10 +25,11 @@ fn gone_because(id: &SandboxId, why: &str) -> ApiError {
     out_of_reach(&id.compact(), &format!("{PHRASE}: {why}"))
 }
 
-/// For a stream of a sandbox that ends meanwhile. Without the phrase: the clients then ask whether the sandbox runs, and
-/// tell a sandbox that ended during the call from one that had ended before.
+/// For a stream of a sandbox that ends meanwhile. Without [`PHRASE`], Python's client asks whether the sandbox runs, and
+/// tells a sandbox that ended during the call from one that had ended before. JavaScript's client asks only after its
+/// connection broke off, so the message has the words that it would use then.
 fn broken_off(id: &SandboxId, why: &str) -> ApiError {
-    out_of_reach(&id.compact(), &format!("the connection to the sandbox ended before the stream did: {why}"))
+    out_of_reach(&id.compact(), &format!("The sandbox was killed or reached its end of life: {why}"))
 }
 
 fn out_of_reach(id: &str, message: &str) -> ApiError {

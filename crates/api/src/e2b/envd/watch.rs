@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::connect::{Framed, both, patience, ping_every, refused, respond};
 use super::entries::looked_at;
 use super::paths::resolve;
+use crate::e2b::gone::lost;
 use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
 use crate::prelude::*;
@@ -113,7 +114,7 @@ async fn watch_dir(
             loop {
                 match tokio::time::timeout(ping, watch.next()).await {
                     Err(_) => out.send(&json!({ "keepalive": {} })).await,
-                    Ok(Err(error)) => return Err::<(), _>(ApiError::from(error)),
+                    Ok(Err(error)) => return Err::<(), _>(lost(&envd.sandbox, error.into()).await),
                     Ok(Ok(change)) => {
                         if let Some(event) = watched.tell(&envd.sandbox, &change).await {
                             out.send(&json!({ "filesystem": event })).await;
