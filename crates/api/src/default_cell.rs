@@ -78,7 +78,7 @@ impl DefaultCell {
         self.sandbox.info().settings.process.fill_context(&mut context);
         let timeout_ms = timeout.map(|timeout| timeout.as_millis() as u64);
         let cell = CellSpec { context: id.to_owned(), timeout_ms, output_limit, env, typescript: false };
-        let cell = self.sandbox.run_first_cell(context, cell, &code).await?;
+        let (cell, _) = self.sandbox.run_first_cell(context, cell, &code).await?;
         // Without a timeout the value is not used.
         let timeout_seconds = timeout.unwrap_or_default().as_secs_f64();
         let mut finished = std::pin::pin!(RunningCell::of(cell, timeout_seconds).finish(self.recorder, events));

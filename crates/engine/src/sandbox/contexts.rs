@@ -43,18 +43,20 @@ impl Sandbox {
         context(self.ask(Request::CreateContext(spec)).await?)
     }
 
-    /// Makes a context, unless it is there, and runs a cell in it. The guest is asked for both at once.
+    /// Makes a context, unless it is there, and runs a cell in it. The guest is asked for both at once. Returns the cell
+    /// and its number.
     pub async fn run_first_cell(
         self: &Arc<Self>,
         made: ContextSpec,
         cell: CellSpec,
         code: &str,
-    ) -> Result<Cell, UseError> {
+    ) -> Result<(Cell, u64), UseError> {
         let (live, _in_use) = self.live()?;
         let making = live.link.open(Request::CreateContext(made), &[])?;
         let cell = self.run_cell_of(cell, code)?;
-        context(making.drain(|_, _| {}).await?)?;
-        Ok(cell)
+        let made = context(making.drain(|_, _| {}).await?)?;
+        // A new context answers when it is ready, and the cell may have begun by then.
+        Ok((cell, if made.busy { made.cells } else { made.cells + 1 }))
     }
 
     pub async fn restart_context(&self, id: &str) -> Result<ContextInfo, UseError> {

@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::routing::post;
 use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec, Sandbox};
-use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
+use sandling_protocol::{CellReport, CellSpec, CellStatus, ContextInfo, ExitReason, Language, Part, Program};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -53,16 +53,20 @@ async fn execute(
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;
     let language = language.filter(|language| !language.is_empty());
-    let (id, usual) = match (context_id.filter(|id| !id.is_empty()), language) {
+    let (id, cells, usual) = match (context_id.filter(|id| !id.is_empty()), language) {
         (Some(_), Some(_)) => return Err(ApiError::bad_request("Only one of context_id or language can be given")),
-        (Some(id), None) => (find(&sandbox, &settings.start, id).await?, None),
+        (Some(id), None) => {
+            let info = find(&sandbox, &settings.start, id).await?;
+            (info.id, Some(info.cells), None)
+        }
         (None, language) => {
             let cell_language = CellLanguage::parse(language.as_deref().unwrap_or("python"))?;
             if cell_language == CellLanguage::Bash {
                 app.engine.before(&sandbox, Cause::Exec, &code).await?;
                 return Ok(script(&app, &request, &sandbox, &settings.start, code, env));
             }
-            (cell_language.usual(), Some(spec(&sandbox, &settings.start, cell_language.usual(), cell_language, None)))
+            let usual = spec(&sandbox, &settings.start, cell_language.usual(), cell_language, None);
+            (cell_language.usual(), None, Some(usual))
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
@@ -75,13 +79,15 @@ async fn execute(
     };
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env, typescript };
     let turn = lane.clone().try_lock_owned().ok();
-    let begun = match (usual, &turn) {
+    // The cell's number is known at once, unless other cells run before it.
+    let (begun, number) = match (usual, &turn) {
         (Some(usual), Some(_)) => {
             app.engine.before(&sandbox, Cause::Cell, &code).await?;
-            Some(sandbox.run_first_cell(usual, spec.clone(), &source).await?)
+            let (cell, number) = sandbox.run_first_cell(usual, spec.clone(), &source).await?;
+            (Some(cell), Some(number))
         }
-        (Some(usual), None) => sandbox.create_context(usual).await.map(|_| None)?,
-        (None, _) => None,
+        (Some(usual), None) => sandbox.create_context(usual).await.map(|_| (None, None))?,
+        (None, turn) => (None, cells.filter(|_| turn.is_some()).map(|cells| cells + 1)),
     };
     Ok(respond(app.closing(), move |lines| async move {
         let _turn = match turn {
@@ -89,6 +95,11 @@ async fn execute(
             None => lane.lock_owned().await,
         };
         let ran = async {
+            let number = match number {
+                Some(number) => number,
+                None => next_number(&sandbox, &spec.context).await?,
+            };
+            lines.number(number).await;
             let cell = match begun {
                 Some(cell) => cell,
                 None => {
@@ -96,7 +107,12 @@ async fn execute(
                     sandbox.run_cell_of(spec.clone(), &source)?
                 }
             };
-            follow(&sandbox, &spec.context, cell, &lines, recorder).await
+            let report = follow(&sandbox, &spec.context, cell, &lines, recorder).await?;
+            // A cell of another dialect may have run in between.
+            if report.number != number {
+                lines.number(report.number).await;
+            }
+            Ok(())
         };
         let ended = ran.await;
         finish(&sandbox, &lines, ended).await;
@@ -104,14 +120,20 @@ async fn execute(
 }
 
 /// Finds a context that a client created, or a default one.
-async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<String, ApiError> {
+async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<ContextInfo, ApiError> {
     let id = known(id)?;
-    if sandbox.list_contexts().await?.iter().any(|info| info.id == id) {
-        return Ok(id);
+    if let Some(info) = sandbox.list_contexts().await?.into_iter().find(|info| info.id == id) {
+        return Ok(info);
     }
     let missing = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("Context {id} not found"));
     let cell_language = CellLanguage::of_usual(&id).ok_or_else(missing)?;
-    Ok(make(sandbox, start, id.clone(), cell_language, None).await?.id)
+    make(sandbox, start, id.clone(), cell_language, None).await
+}
+
+/// The number of the next cell in a context that runs none.
+async fn next_number(sandbox: &Sandbox, id: &str) -> Result<u64, ApiError> {
+    let contexts = sandbox.list_contexts().await?;
+    Ok(contexts.iter().find(|info| info.id == id).map_or(1, |info| info.cells + 1))
 }
 
 async fn follow(
@@ -120,7 +142,7 @@ async fn follow(
     mut cell: Cell,
     lines: &Lines,
     mut recorder: Recorder,
-) -> Result<(), ApiError> {
+) -> Result<CellReport, ApiError> {
     let language = CellLanguage::named_by(context);
     let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
     let (mut line, mut line_is_due) = (String::new(), Instant::now());
@@ -168,20 +190,19 @@ async fn follow(
                 recorder.record_error(&report);
                 lines.output("stdout", line + &stdout.finish()).await;
                 lines.output("stderr", stderr.finish()).await;
-                tell_end(lines, &report).await;
-                return Ok(());
+                tell_error(lines, &report).await;
+                return Ok(report);
             }
         }
     }
 }
 
-async fn tell_end(lines: &Lines, report: &CellReport) {
+async fn tell_error(lines: &Lines, report: &CellReport) {
     if let Some(error) = &report.error {
         lines.error(&error.name, &error.value, &error.text).await;
     } else if let Some((name, value)) = why(report.status) {
         lines.error(name, value, value).await;
     }
-    lines.send(&json!({ "type": "number_of_executions", "execution_count": report.number })).await;
 }
 
 /// The error to report if the interpreter gave none.
@@ -245,6 +266,8 @@ async fn run_script(
     mut recorder: Recorder,
 ) -> Result<(), ApiError> {
     let mut execution = sandbox.run(spec)?;
+    // Every script is the first one of its interpreter.
+    lines.number(1).await;
     let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
     let mut killed = false;
     loop {
@@ -272,7 +295,6 @@ async fn run_script(
                     let value = format!("the script ended with the exit code {}", exit.code);
                     lines.error("ExitCode", &exit.code.to_string(), &value).await;
                 }
-                lines.send(&json!({ "type": "number_of_executions", "execution_count": 1 })).await;
                 return Ok(());
             }
         }

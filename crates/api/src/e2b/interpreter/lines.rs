@@ -37,6 +37,11 @@ impl Lines {
         }
     }
 
+    /// Tells which run of its context this is.
+    pub(super) async fn number(&self, number: u64) {
+        self.send(&json!({ "type": "number_of_executions", "execution_count": number })).await;
+    }
+
     pub(super) async fn error(&self, name: &str, value: &str, traceback: &str) {
         self.send(&json!({ "type": "error", "name": name, "value": value, "traceback": traceback })).await;
     }
