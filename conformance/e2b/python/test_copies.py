@@ -2,7 +2,8 @@
 
 import time
 
-from e2b import Sandbox, SandboxQuery, SandboxState
+import pytest
+from e2b import Sandbox, SandboxNotFoundException, SandboxQuery, SandboxState
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import wire
 from support.waiting import until
@@ -21,10 +22,18 @@ def test_everything_survives_every_pause(make):
         assert made.pause() and not made.pause()
         assert not made.is_running()
         assert made.get_info().state == SandboxState.PAUSED
+        with pytest.raises(SandboxNotFoundException, match="paused"):
+            made.set_timeout(600)
         again = made.connect()
         assert again.sandbox_id == made.sandbox_id and made.is_running()
         assert [made.files.read(f"kept-{before}") for before in range(number + 1)] == ["text"] * (number + 1)
     assert server.pid in [process.pid for process in made.commands.list()]
+
+
+def has_its_identity(made, template):
+    """Whether the sandbox has the files that name it. The server writes them in the background."""
+    files = "/run/e2b/.E2B_SANDBOX_ID /run/e2b/.E2B_TEMPLATE_ID /run/e2b/.E2B_SANDBOX"
+    return made.commands.run(f"head -q {files}; true").stdout == f"{made.sandbox_id}{template}true"
 
 
 def boot_id(made):
@@ -42,6 +51,7 @@ def test_a_pause_without_memory_keeps_the_disk_and_the_sandbox_boots(make):
     made.connect()
     assert made.files.read("kept") == "text" and not made.files.exists("/dev/shm/memory")
     assert made.commands.run("echo $COLOR $E2B_SANDBOX_ID").stdout == f"blue {made.sandbox_id}\n"
+    until("the files that name it", lambda: has_its_identity(made, "base"))
     assert server.pid not in [process.pid for process in made.commands.list()]
     boots.append(boot_id(made))
     # A sandbox whose memory was saved boots on request.
@@ -94,6 +104,7 @@ def test_forks_have_everything_and_go_their_own_ways(make):
                 assert child.run_code(f"x += {number}; x").text == str(1 + number)
                 assert child.get_info().metadata == {"who": "parent"}
                 assert child.commands.run("echo $E $E2B_SANDBOX_ID").stdout == f"1 {child.sandbox_id}\n"
+                until("the files that name it", lambda: has_its_identity(child, "code-interpreter-v1"))
             assert parent.run_code("x").text == "1"
         finally:
             for child in children:
@@ -106,8 +117,13 @@ def test_a_snapshot_is_a_template(make):
     snapshot = made.create_snapshot(name="kept-state")
     made.files.write("kept", "after")
     copy, by_name = make(snapshot.snapshot_id), make("kept-state")
+    until("the files that name it", lambda: has_its_identity(by_name, "kept-state"))
     assert copy.files.read("kept") == by_name.files.read("kept") == "before" and made.files.read("kept") == "after"
     assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
+    # The name stands for the newest one, under the same id.
+    assert made.create_snapshot(name="kept-state").snapshot_id == snapshot.snapshot_id
+    assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
+    assert make(snapshot.snapshot_id).files.read("kept") == "after"
     assert Sandbox.delete_snapshot(snapshot.snapshot_id) and not Sandbox.delete_snapshot(snapshot.snapshot_id)
     assert copy.files.read("kept") == "before"
 

@@ -70,6 +70,8 @@ def test_what_is_there_and_what_is_not(sandbox, place):
     for missing in (sandbox.files.read, sandbox.files.list, sandbox.files.get_info):
         with pytest.raises(NotFoundException):
             missing(f"{place}/nothing")
+    with pytest.raises(NotFoundException, match=f"path '{place}/nothing' does not exist"):
+        sandbox.files.read(f"{place}/nothing")
     with pytest.raises(InvalidArgumentException):
         sandbox.files.read(place)
     with pytest.raises(InvalidArgumentException):

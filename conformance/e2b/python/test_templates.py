@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from e2b import BuildException, Sandbox, Template, wait_for_file
+from e2b import BuildException, Sandbox, Template, TemplateException, wait_for_file
 from support import wire
 from support.waiting import until
 
@@ -33,6 +33,8 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
     assert listed().count("conformance-built") == 1
+    shown = wire.send("GET", "/templates/conformance-built", wire.key()).json()
+    assert (shown["buildID"], [build["buildID"] for build in shown["builds"]]) == (built.build_id, [built.build_id])
     assert built.template_id and Sandbox.delete_snapshot("conformance-built")
     assert "conformance-built" not in listed()
 
@@ -107,23 +109,29 @@ def test_packages_of_debian_are_there_afterwards(make):
 def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
     (tmp_path / "shared.txt").write_text("shared")
     built = {}
-    for name in ("conformance-one", "conformance-two"):
+    # The second one has no default tag.
+    for name, tags in (("conformance-one", ["default", "v1"]), ("conformance-two", ["v1", "v2"])):
         template = Template(file_context_path=tmp_path).from_base_image().copy("shared.txt", "shared.txt")
-        built[name] = Template.build_in_background(template, name, tags=["default", "v1"])
-    for name, info in built.items():
+        built[name] = Template.build_in_background(template, name, tags=tags), tags[0]
+    for name, (info, kept) in built.items():
         status = until(f"the end of {name}", lambda: ended(Template.get_build_status(info)), seconds=150)
         assert status.status.value == "ready", [entry.message for entry in status.log_entries]
-        assert {tag.tag for tag in Template.get_tags(name)} == {"default", "v1"}
-        assigned = Template.assign_tags(f"{name}:v1", ["stable", "team-2"])
+        assert Template.exists(name) and not Template.exists(f"{name}:none")
+        assert all(tag.build_id == info.build_id for tag in Template.get_tags(name))
+        extra = ({tag.tag for tag in Template.get_tags(name)} - {kept}).pop()
+        assigned = Template.assign_tags(f"{name}:{extra}", ["stable", "team-2"])
         assert assigned.tags == ["stable", "team-2"] and Template.exists(f"{name}:stable")
+        assert assigned.build_id == info.build_id
         assert listed().count(name) == 1 and not any(other.startswith("e2b-") for other in listed())
-        Template.remove_tags(name, ["v1", "team-2"])
-        assert {tag.tag for tag in Template.get_tags(name)} == {"default", "stable"}
+        Template.remove_tags(name, [extra, "team-2"])
+        assert {tag.tag for tag in Template.get_tags(name)} == {kept, "stable"}
         assert make(f"{name}:stable").files.read("shared.txt") == "shared"
-        Template.remove_tags(name, ["stable"])
-        assert [tag.tag for tag in Template.get_tags(name)] == ["default"]
-        assert make(name).files.read("shared.txt") == "shared"
-        assert Sandbox.delete_snapshot(name)
+        with pytest.raises(TemplateException, match="default"):
+            Template.remove_tags(name, ["default"])
+        assert make(f"{name}:{kept}").files.read("shared.txt") == "shared"
+        # Without a tag, all tags are deleted.
+        assert Sandbox.delete_snapshot(name) and not Template.exists(name)
+        assert Template.get_tags(name) == [] and name not in listed()
 
 
 def ended(status):

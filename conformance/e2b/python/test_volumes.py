@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from e2b import Sandbox, SandboxException, Volume, VolumeNotFoundException, VolumePathNotFoundException
+from e2b import Sandbox, SandboxException, Volume, VolumeException, VolumeNotFoundException, VolumePathNotFoundException
 from support import native
 
 
@@ -36,6 +36,10 @@ def test_files_of_a_volume_that_nobody_has(volume, make):
     assert b"".join(volume.read_file("/a/b/c.bin", format="stream")) == bytes_
     volume.write_file("/empty", "")
     assert volume.read_file("/empty") == ""
+    for force in (None, False):
+        with pytest.raises(VolumeException, match="path '/empty' exists already"):
+            volume.write_file("/empty", "text", force=force)
+    volume.write_file("/empty", "", force=True)
     made = volume.make_dir("/d/e", force=True, mode=0o750)
     assert (made.type.value, made.mode, made.uid, made.gid) == ("directory", 0o750, 1000, 1000)
     assert {entry.path for entry in volume.list("/a", depth=2)} == {"/a/b", "/a/b/c.bin"}

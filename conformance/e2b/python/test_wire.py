@@ -7,7 +7,9 @@ import time
 import uuid
 
 from e2b import SandboxState
+from e2b.api.client.models.sandbox_metric import SandboxMetric
 from e2b.api.client.models.template import Template as ListedTemplate
+from e2b.api.client.models.template_with_builds import TemplateWithBuilds
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import native, wire
 from support.waiting import until
@@ -22,7 +24,9 @@ def test_code_runs_for_those_who_have_the_token(interpreter):
 
     own = wire.token(interpreter)
     assert execute().status == 401 and execute(**{"X-Access-Token": "wrong"}).status == 401
-    assert b'"text":"42"' in execute(**own).body.replace(b" ", b"")
+    lines = [json.loads(line) for line in execute(**own).body.splitlines()]
+    assert [line["type"] for line in lines] == ["number_of_executions", "result", "end_of_execution"]
+    assert lines[0]["execution_count"] >= 1 and lines[1]["text"] == "42"
     # A URL with a slash at the end.
     assert execute("//execute", **own).status == 200
     # The clients send the other token here.
@@ -108,8 +112,12 @@ def test_what_older_and_other_clients_call(make):
     before = made.get_info().end_at
     assert wire.send("POST", f"{path}/refreshes", wire.key(), {"duration": 900}).status == 204
     assert made.get_info().end_at > before
-    listed = wire.send("GET", "/sandboxes", wire.key()).json()
-    assert made.sandbox_id in [entry["sandboxID"] for entry in listed]
+    listed = wire.send("GET", "/sandboxes", wire.key())
+    assert made.sandbox_id in [entry["sandboxID"] for entry in listed.json()]
+    assert int(listed.headers["x-total-running"]) == len(listed.json())
+    measured = wire.send("GET", f"/sandboxes/metrics?sandbox_ids={made.sandbox_id},none", wire.key()).json()
+    assert list(measured["sandboxes"]) == [made.sandbox_id]
+    assert SandboxMetric.from_dict(measured["sandboxes"][made.sandbox_id]).mem_used > 0
 
 
 def test_who_asks_for_what_has_ended_learns_why(make):
@@ -151,6 +159,9 @@ def test_templates_are_listed_as_the_client_would_read_them():
         interpreter = listed["code-interpreter"]
         assert "code-interpreter-v1" in interpreter.names and interpreter.build_status.value == "ready"
         assert interpreter.public and interpreter.cpu_count >= 1 and interpreter.memory_mb >= 256
+    shown = TemplateWithBuilds.from_dict(wire.send("GET", "/templates/code-interpreter-v1", wire.key()).json())
+    assert shown.template_id == "code-interpreter" and [build.status.value for build in shown.builds] == ["ready"]
+    assert wire.send("GET", "/templates/no-such-template", wire.key()).status == 404
     first = wire.send("GET", "/v2/templates?limit=1", wire.key())
     second = wire.send("GET", f"/v2/templates?limit=1&nextToken={first.headers['x-next-token']}", wire.key())
     [one], [other] = first.json(), second.json()
@@ -159,12 +170,15 @@ def test_templates_are_listed_as_the_client_would_read_them():
 
 
 def test_a_template_belongs_to_its_workspace():
-    def publish(name, public):
-        return wire.send("PATCH", f"/v2/templates/{name}", wire.key(), {"public": public})
+    def publish(path, **body):
+        return wire.send("PATCH", path, wire.key(), body)
 
-    assert "base" in publish("base", True).json()["names"]
-    assert publish("base", False).status == 400 and "built in" in publish("base", False).json()["message"]
-    assert publish("no-such-template", True).status == 404
+    for below in ("/v2/templates", "/templates"):
+        assert "base" in publish(f"{below}/base", public=True).json()["names"]
+        assert publish(f"{below}/base").status == 200
+        refused = publish(f"{below}/base", public=False)
+        assert refused.status == 400 and "built in" in refused.json()["message"]
+        assert publish(f"{below}/no-such-template", public=True).status == 404
 
 
 def test_a_list_that_cannot_be_read_is_refused():
@@ -178,6 +192,7 @@ def test_a_page_goes_on_behind_what_has_ended(make):
     made = [make(metadata={"key": label}) for _ in range(3)]
     query = f"/v2/sandboxes?limit=1&metadata=key%3D{label}"
     first = wire.send("GET", query, wire.key())
+    assert first.headers["x-total-running"] == "3"
     assert first.json()[0]["sandboxID"] == made[2].sandbox_id
     made[2].kill()
     second = wire.send("GET", f"{query}&nextToken={first.headers['x-next-token']}", wire.key())

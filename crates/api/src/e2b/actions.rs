@@ -26,6 +26,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     ("POST", "/templates/tags", "template.build"),
     ("DELETE", "/templates/tags", "snapshot.delete"),
     ("POST", "/v3/templates", "template.create"),
+    ("PATCH", "/templates/{id}", "template.publish"),
     ("PATCH", "/v2/templates/{id}", "template.publish"),
     ("PUT", "/templates/{id}/files/{hash}", "template.upload"),
     ("POST", "/v2/templates/{id}/builds/{build}", "template.build"),

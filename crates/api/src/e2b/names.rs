@@ -1,5 +1,7 @@
 //! Resolves template names to built-in templates, snapshots, or templates built from a client's steps.
 
+use std::collections::BTreeMap;
+
 use sandling_engine::{SnapshotId, SnapshotInfo};
 use sandling_service::TemplateSource;
 use sha2::{Digest, Sha256};
@@ -20,7 +22,7 @@ const BUILT: &str = "e2b-template:";
 /// Prefix of the description of an alias: a template that stands for a tag added after the build.
 const TAG_OF: &str = "E2B's ";
 /// The default tag.
-const DEFAULT_TAG: &str = "default";
+pub(super) const DEFAULT_TAG: &str = "default";
 
 /// A template's name and tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,16 +156,30 @@ pub(super) async fn untag(app: &App, workspace: &str, name: &Name) -> Result<boo
     Ok(was_there)
 }
 
-/// A template's tags that were added after the build, with their snapshots.
-pub(super) fn aliases(app: &App, workspace: &str, name: &str) -> Result<Vec<(String, SnapshotInfo)>, ApiError> {
-    let mut found = Vec::new();
+/// A template's tags with their snapshots, whether the build set them or they were added later.
+pub(super) fn tags(app: &App, workspace: &str, name: &str) -> Result<BTreeMap<String, SnapshotInfo>, ApiError> {
+    let mut found = BTreeMap::new();
     for template in app.engine.list_templates(workspace)? {
         let Some(tagged) = Name::from_description(&template.description).filter(|tagged| tagged.name == name) else {
             continue;
         };
         found.extend(app.engine.snapshots().of_template(workspace, &template.name)?.map(|info| (tagged.tag, info)));
     }
+    found.extend(app.engine.snapshots().list(workspace)?.into_iter().filter_map(|info| {
+        let built = Name::from_snapshot(&info).filter(|built| built.name == name)?;
+        Some((built.tag, info))
+    }));
     Ok(found)
+}
+
+/// All tags of a template that is named without one. It may have been built without the default tag.
+pub(super) fn tags_of_bare(app: &App, workspace: &str, text: &str) -> Result<BTreeMap<String, SnapshotInfo>, ApiError> {
+    if text.contains(':') { Ok(BTreeMap::new()) } else { tags(app, workspace, text) }
+}
+
+/// The id of the build that made a snapshot. Snapshots of older releases do not know it.
+pub(super) fn build_id(info: &SnapshotInfo) -> String {
+    info.settings.for_build.clone().unwrap_or_else(|| info.id.to_string())
 }
 
 /// Finds the newest build of this name.

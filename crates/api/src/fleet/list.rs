@@ -53,6 +53,9 @@ where
             Err(name) => missing.push(name.to_string()),
         }
     }
+    if let Some(total) = parts.headers.get_mut(e2b::TOTAL_RUNNING) {
+        *total = all.running.into();
+    }
     let next = all.arrange(&path, query.as_deref());
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(e2b::NEXT_PAGE);
@@ -78,6 +81,8 @@ struct Page {
     items: Vec<Value>,
     /// Whether a node has more items than these.
     continues: bool,
+    /// How many of the selected sandboxes are running, as E2B's lists say.
+    running: u64,
 }
 
 impl Page {
@@ -85,13 +90,15 @@ impl Page {
     async fn of(response: Response) -> Option<Self> {
         let succeeded = response.status() == StatusCode::OK;
         let continues = response.headers().contains_key(e2b::NEXT_PAGE);
+        let running = response.headers().get(e2b::TOTAL_RUNNING).and_then(|total| total.to_str().ok()?.parse().ok());
         let bytes = response.into_body().collect().await.ok().filter(|_| succeeded)?.to_bytes();
-        Some(Self { items: serde_json::from_slice(&bytes).ok()?, continues })
+        Some(Self { items: serde_json::from_slice(&bytes).ok()?, continues, running: running.unwrap_or(0) })
     }
 
     fn add(&mut self, other: Self) {
         self.items.extend(other.items);
         self.continues |= other.continues;
+        self.running += other.running;
     }
 
     /// Sorts the items as one node would, and cuts them to one page. Returns the token of the next page. A token is a
@@ -133,7 +140,7 @@ mod tests {
 
     fn page(items: &[(&str, &str)], continues: bool) -> Page {
         let item = |(id, at): &(&str, &str)| json!({"sandboxID": id, "startedAt": at});
-        Page { items: items.iter().map(item).collect(), continues }
+        Page { items: items.iter().map(item).collect(), continues, running: items.len() as u64 }
     }
 
     fn ids(page: &Page) -> Vec<&str> {
@@ -151,6 +158,7 @@ mod tests {
             all
         };
         let mut first = merged();
+        assert_eq!(first.running, 3);
         let next = first.arrange(PAGED, Some("limit=2")).unwrap();
         assert_eq!(ids(&first), [three, two]);
         let second = "1767225602000000000.00000000-0000-0000-0000-000000000002";

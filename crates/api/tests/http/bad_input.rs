@@ -139,3 +139,50 @@ async fn a_preview_is_never_open_by_default() {
     assert_eq!(server.call(None, "GET", &format!("/v1/sandboxes/{MISSING}/proxy/80/"), None).await.refusal().0, 401);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_host_name_of_no_sandbox_is_told_in_e2bs_form_or_as_a_page() {
+    let server = Server::start().await;
+    // An id that nobody has, ids that cannot exist, and a port that cannot.
+    for label in [
+        format!("3000-{}", MISSING.replace('-', "")),
+        "3000-nothing".to_owned(),
+        "80-no-id".to_owned(),
+        format!("70000-{MISSING}"),
+    ] {
+        let ask = |accept: &str| {
+            format!("GET / HTTP/1.1\r\nhost: {label}.localhost\r\naccept: {accept}\r\nconnection: close\r\n\r\n")
+        };
+        let program = server.say(ask("*/*").as_bytes()).await;
+        assert_eq!((program.status, &program.json()["message"]), (502, &"The sandbox was not found".into()), "{label}");
+        let browser = server.say(ask("text/html,*/*;q=0.8").as_bytes()).await;
+        assert_eq!(browser.status, 502, "{label}");
+        assert!(browser.header("content-type").unwrap().starts_with("text/html"), "{label}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn e2bs_control_plane_answers_without_any_sandbox() {
+    let server = Server::start().await;
+    for list in ["/sandboxes", "/v2/sandboxes"] {
+        assert_eq!(server.get(list).await.header("x-total-running"), Some("0"), "{list}");
+    }
+    let metrics = server.get(&format!("/sandboxes/metrics?sandbox_ids={MISSING},none")).await;
+    assert_eq!((metrics.status, metrics.json()), (200, json!({ "sandboxes": {} })));
+    let many = vec!["x"; 101].join(",");
+    assert_eq!(server.get(&format!("/sandboxes/metrics?sandbox_ids={many}")).await.status, 400);
+    for size in [json!({ "cpuCount": 0 }), json!({ "cpuCount": 1000 }), json!({ "memoryMB": 1 })] {
+        let mut build = json!({ "name": "mine" });
+        build.as_object_mut().unwrap().extend(size.as_object().unwrap().clone());
+        let refused = server.post("/v3/templates", build).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(400)), "{size}");
+    }
+    assert_eq!(server.post("/v3/templates", json!({ "name": "mine", "cpuCount": 1 })).await.status, 202);
+    for path in ["/templates/none", "/templates/aliases/none", "/templates/aliases/none:v1"] {
+        assert_eq!(server.get(path).await.status, 404, "{path}");
+    }
+    let tags = json!({ "name": "mine", "tags": ["v1", "default"] });
+    assert_eq!(server.call(Some(TOKEN), "DELETE", "/templates/tags", Some(tags)).await.status, 400);
+    server.stop().await;
+}

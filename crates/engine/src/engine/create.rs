@@ -292,7 +292,8 @@ impl CreateSpec {
         }
     }
 
-    fn check(&self) -> Result<(), CreateError> {
+    /// Whether all numbers are within what a sandbox can have.
+    pub fn check(&self) -> Result<(), CreateError> {
         let within = |what, value: Option<u32>, least: u32, most: u32| match value {
             Some(value) if value < least || value > most => {
                 Err(CreateError::OutOfRange { what, value: value.into(), least: least.into(), most: most.into() })

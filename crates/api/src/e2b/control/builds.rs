@@ -3,6 +3,7 @@
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::routing::{get, post};
+use sandling_engine::CreateSpec;
 use sandling_service::{Build, BuildSpec, Level, Line, SaveAs, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/v3/templates", post(request))
         .route("/templates/{id}/files/{hash}", get(link).put(upload))
         .route("/v2/templates/{id}/builds/{build}", post(begin))
-        .route("/templates/{id}/builds/{build}/status", get(status))
+        .route("/templates/{id}/builds/{build}/status", get(look))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,10 +56,12 @@ async fn request(call: Call<Run>, body: JsonBody<BuildRequest>) -> Result<(Statu
     if names.is_empty() || text.contains(':') {
         names.insert(0, name.clone());
     }
+    let (vcpus, memory_mib) = (request.cpu_count, request.memory_mb);
+    CreateSpec { vcpus, memory_mib, ..CreateSpec::default() }.check()?;
     let workspace = call.workspace().as_str();
     let build = call.app.service.builds.registry.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
-    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), request.cpu_count, request.memory_mb);
+    let workspace = workspace.to_owned();
     memory(&call.app).store_options(&call.app, &build, BuildOptions { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
@@ -137,7 +140,7 @@ struct From {
     limit: Option<usize>,
 }
 
-async fn status(
+async fn look(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,
     Parts((_, id)): Parts<(String, String)>,
@@ -147,19 +150,23 @@ async fn status(
     Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
 }
 
-/// The status of a build, with up to `limit` log lines from line `from` on.
-fn view(build: &Build, from: usize, limit: usize) -> Value {
-    let progress = build.progress();
-    let progress = progress.borrow();
-    let lines: Vec<&Line> = progress.lines.iter().skip(from).take(limit).collect();
-    let status = match &progress.stage {
+/// The status of a build in E2B's terms.
+pub(super) fn status(stage: &Stage) -> &'static str {
+    match stage {
         Stage::Registered | Stage::Queued => "waiting",
         Stage::Running => "building",
         Stage::Done { .. } => "ready",
         Stage::Failed { .. } => "error",
-    };
+    }
+}
+
+/// A build, with up to `limit` log lines from line `from` on.
+fn view(build: &Build, from: usize, limit: usize) -> Value {
+    let progress = build.progress();
+    let progress = progress.borrow();
+    let lines: Vec<&Line> = progress.lines.iter().skip(from).take(limit).collect();
     let mut view = json!({
-        "templateID": build.name, "buildID": build.id, "status": status,
+        "templateID": build.name, "buildID": build.id, "status": status(&progress.stage),
         "logs": lines.iter().map(|line| &line.text).collect::<Vec<_>>(),
         "logEntries": lines.into_iter().map(entry).collect::<Vec<_>>(),
     });

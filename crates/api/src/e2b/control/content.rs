@@ -183,8 +183,9 @@ async fn write(
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (path, ownership) = (query.path()?, query.ownership());
-    if query.force == Some(false) && entry(&volume, &path).await.is_ok() {
-        return Err(ApiError::conflict("already_exists", format!("{path} is there already")));
+    if !query.force.unwrap_or_default() && entry(&volume, &path).await.is_ok() {
+        let message = format!("path '{path}' exists already; `force` overwrites it");
+        return Err(ApiError::conflict("already_exists", message));
     }
     volume.before(&format!("write {path}")).await?;
     let place = volume.inside(&path).await?;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::SandboxCall;
+use super::identity_files;
 use super::sandboxes::{DEFAULT_TIMEOUT, timeout};
 use super::view::SandboxView;
 use crate::prelude::*;
@@ -46,6 +47,9 @@ async fn fork(
         ..ForkSpec::default()
     };
     let forks = call.app.service.sandboxes.fork(call.workspace(), &call.sandbox, spec).await?;
+    for fork in &forks {
+        identity_files::write(&fork.sandbox);
+    }
     let views =
         forks.iter().map(|fork| SandboxView::new(&call.app, &call.caller.principal, &origin, &fork.sandbox.info()));
     Ok((StatusCode::CREATED, Json(views.map(|view| json!({ "sandbox": view })).collect())))

@@ -6,6 +6,7 @@ use sandling_engine::{EndReason, Kept, LifetimeChange, Sandbox, State as Sandbox
 use serde::Deserialize;
 
 use super::caller::SandboxCall;
+use super::identity_files;
 use super::sandboxes::{DEFAULT_TIMEOUT, kept, timeout};
 use super::view::{SandboxView, end_of};
 use crate::prelude::*;
@@ -43,6 +44,7 @@ async fn connect(
         (true, Kept::Disk) => call.sandbox.boot().await?,
         (false, _) => {}
     }
+    identity_files::write(&call.sandbox);
     extend(&call.sandbox, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SandboxView::new(&call.app, &call.caller.principal, &origin, &call.sandbox.info()))))
@@ -58,6 +60,7 @@ async fn resume(
         return Err(ApiError::conflict("sandbox_running", "the sandbox is running already"));
     }
     call.sandbox.resume().await?;
+    identity_files::write(&call.sandbox);
     extend(&call.sandbox, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
     Ok((StatusCode::CREATED, Json(SandboxView::new(&call.app, &call.caller.principal, &origin, &call.sandbox.info()))))
 }
@@ -79,7 +82,13 @@ async fn set(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
 /// Sets the timeout, counted from now. It may be shorter than before; 0 ends or pauses the sandbox at once.
 async fn set_timeout(call: SandboxCall<Run>, body: JsonBody<Span>) -> Result<StatusCode, ApiError> {
     let seconds = timeout(body.value.timeout)?.ok_or_else(|| ApiError::bad_request("timeout is missing"))?;
-    let sleep = call.sandbox.info().lifetime.sleep;
+    let info = call.sandbox.info();
+    if matches!(info.state, SandboxState::Hibernated | SandboxState::Paused) {
+        // E2B does not find a paused sandbox here.
+        let message = format!("sandbox {:?} is paused, so it has no timeout; connect to it first", info.id.compact());
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "sandbox_paused", message));
+    }
+    let sleep = info.lifetime.sleep;
     match seconds {
         0 if sleep.at_the_end => call.sandbox.hibernate_keeping(sleep.keeps).await?,
         0 => call.sandbox.end(EndReason::Ttl).await?,

@@ -14,6 +14,8 @@ use crate::prelude::*;
 
 /// Has the token of the next page.
 pub(crate) const NEXT: HeaderName = HeaderName::from_static("x-next-token");
+/// How many of the selected sandboxes are running, on all pages together.
+pub(crate) const TOTAL_RUNNING: HeaderName = HeaderName::from_static("x-total-running");
 const MOST: usize = 100;
 const STATES: [&str; 2] = ["running", "paused"];
 
@@ -39,13 +41,21 @@ pub(super) async fn first(call: Call<Read>, Params(mut wanted): Params<ListParam
     wanted.state.get_or_insert_with(|| "running".to_owned());
     let mut all = select(&call.app, &call.caller, &wanted).await?;
     all.reverse();
-    Ok(Json(all.iter().map(listed).collect::<Vec<_>>()).into_response())
+    let total = total_running(&all);
+    Ok(([(TOTAL_RUNNING, total)], Json(all.iter().map(listed).collect::<Vec<_>>())).into_response())
 }
 
 pub(super) async fn page(call: Call<Read>, Params(wanted): Params<ListParams>) -> Result<Response, ApiError> {
     let all = select(&call.app, &call.caller, &wanted).await?;
-    let order = wanted.order()?;
-    paged(all, order, wanted.next_token.as_deref(), wanted.limit, |info| Key::new(info.created_at, &info.id), listed)
+    let (order, total) = (wanted.order()?, total_running(&all));
+    let key = |info: &SandboxInfo| Key::new(info.created_at, &info.id);
+    let mut response = paged(all, order, wanted.next_token.as_deref(), wanted.limit, key, listed)?;
+    response.headers_mut().insert(TOTAL_RUNNING, total);
+    Ok(response)
+}
+
+fn total_running(all: &[SandboxInfo]) -> HeaderValue {
+    all.iter().filter(|info| state_of(info) == "running").count().into()
 }
 
 async fn select(app: &App, caller: &Caller<Read>, wanted: &ListParams) -> Result<Vec<SandboxInfo>, ApiError> {

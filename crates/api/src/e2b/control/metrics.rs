@@ -1,6 +1,7 @@
-//! The resource usage of a sandbox, now and over time.
+//! The resource usage of sandboxes, now and over time.
 
 use axum::routing::get;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use sandling_engine::State as SandboxState;
 use sandling_service::{HistoryQuery, MetricPoint, SeriesInfo};
@@ -10,10 +11,16 @@ use serde_json::{Value, json};
 use super::caller::SandboxCall;
 use crate::convert::metrics::point_time;
 use crate::e2b::envd::Sample;
+use crate::e2b::place::parse_id;
 use crate::prelude::*;
 
+/// How many sandboxes one request may name.
+const MOST_SANDBOXES: usize = 100;
+/// How old a stored sample may be to count as the newest. Samples are 5 seconds apart.
+const RECENT_SECONDS: u64 = 30;
+
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/sandboxes/{id}/metrics", get(metrics))
+    Router::new().route("/sandboxes/metrics", get(of_several)).route("/sandboxes/{id}/metrics", get(metrics))
 }
 
 /// The requested time range, in seconds since 1970.
@@ -55,6 +62,41 @@ async fn metrics(call: SandboxCall<Read>, Params(span): Params<Span>) -> Result<
         return Ok(Json(Vec::new()));
     }
     Ok(Json(vec![Sample::take(&call.sandbox).await?.of_sandbox()]))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Several {
+    /// With commas between.
+    sandbox_ids: String,
+}
+
+/// Returns the newest sample of each running sandbox that the request names.
+async fn of_several(call: Call<Read>, Params(wanted): Params<Several>) -> Result<Json<Value>, ApiError> {
+    let ids: Vec<&str> = wanted.sandbox_ids.split(',').filter(|id| !id.is_empty()).collect();
+    if ids.len() > MOST_SANDBOXES {
+        return Err(ApiError::bad_request(format!("sandbox_ids may have {MOST_SANDBOXES} ids, not {}", ids.len())));
+    }
+    let samples = join_all(ids.into_iter().map(|id| newest(&call, id))).await;
+    let found: serde_json::Map<String, Value> = samples.into_iter().flatten().collect();
+    Ok(Json(json!({ "sandboxes": found })))
+}
+
+/// The id of a running sandbox and its newest sample. A sandbox that ends meanwhile has none.
+async fn newest(call: &Call<Read>, id: &str) -> Option<(String, Value)> {
+    let sandbox = call.app.engine.find(call.workspace().as_str(), &parse_id(id)?).await?;
+    if sandbox.info().state != SandboxState::Running {
+        return None;
+    }
+    let from = u64::try_from(Timestamp::now().as_second()).ok()?.saturating_sub(RECENT_SECONDS);
+    let recent = HistoryQuery { from, to: u64::MAX, step: None };
+    let history = call.app.service.metrics.of_sandbox(call.workspace(), sandbox.id(), &recent).ok().flatten();
+    let stored = history.and_then(|history| history.points.last().map(|point| sample(&history.info, point)));
+    let newest = match stored {
+        Some(stored) => stored,
+        None => Sample::take(&sandbox).await.ok()?.of_sandbox(),
+    };
+    Some((sandbox.id().compact(), newest))
 }
 
 /// A stored sample. The host measured it, so its memory includes what the guest has cached.

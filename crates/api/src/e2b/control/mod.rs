@@ -5,6 +5,7 @@ mod builds;
 mod caller;
 mod content;
 mod forks;
+mod identity_files;
 mod lifecycle;
 mod list;
 mod logs;
@@ -24,7 +25,7 @@ use axum::Router;
 
 use crate::app::App;
 
-pub(crate) use list::{NEXT, page_limit};
+pub(crate) use list::{NEXT, TOTAL_RUNNING, page_limit};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

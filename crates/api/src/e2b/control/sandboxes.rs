@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::SandboxCall;
-use super::mcp;
 use super::network::Network;
 use super::view::{SandboxView, detail};
+use super::{identity_files, mcp};
 use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
 use crate::e2b::refusal::{CONTROL, unsupported};
@@ -112,6 +112,7 @@ async fn prepare(app: &App, info: &SandboxInfo, has_mcp: bool) -> Result<(), Api
     if has_mcp {
         mcp::install(&sandbox).await?;
     }
+    identity_files::write(&sandbox);
     Ok(())
 }
 

@@ -32,9 +32,8 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
         return Err(unsupported("a snapshot keeps memory here; leave `memory: false` out"));
     }
     let name = body.value.name.filter(|name| !name.is_empty());
-    if let Some(name) = &name {
-        Name::parse(name)?;
-    }
+    let parsed = name.as_deref().map(Name::parse).transpose()?;
+    let older = named(&call.app, call.workspace().as_str(), parsed.as_ref())?;
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
     let info = call.sandbox.info();
     let slept = info.state == SandboxState::Hibernated;
@@ -48,11 +47,31 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
         let kept = if info.sleeps_without_memory() { Kept::Disk } else { Kept::Everything };
         call.sandbox.hibernate_keeping(kept).await?;
     }
-    Ok((StatusCode::CREATED, Json(view(&saved?.0))))
+    let saved = saved?.0;
+    // As with E2B, a name stands for the newest snapshot that has it.
+    for info in older {
+        call.app.engine.snapshots().delete(call.workspace().as_str(), &info.id).await?;
+    }
+    Ok((StatusCode::CREATED, Json(view(&saved))))
 }
 
+/// The name and tag of a snapshot that was not built as a template.
+fn name_of(info: &SnapshotInfo) -> Option<Name> {
+    let is_template = Name::from_snapshot(info).is_some();
+    info.name.as_deref().filter(|_| !is_template).and_then(|name| Name::parse(name).ok())
+}
+
+/// The snapshots that have this name.
+fn named(app: &App, workspace: &str, name: Option<&Name>) -> Result<Vec<SnapshotInfo>, ApiError> {
+    let mut all = app.engine.snapshots().list(workspace)?;
+    all.retain(|info| name.is_some() && name_of(info).as_ref() == name);
+    Ok(all)
+}
+
+/// A named snapshot has its name as id, so that a newer one of the same name has the same id.
 fn view(info: &SnapshotInfo) -> Value {
-    json!({ "snapshotID": info.id, "names": info.name.iter().collect::<Vec<_>>() })
+    let id = name_of(info).map_or_else(|| info.id.to_string(), |Name { name, tag }| format!("{name}:{tag}"));
+    json!({ "snapshotID": id, "names": info.name.iter().collect::<Vec<_>>() })
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,16 +93,22 @@ async fn list(call: Call<Read>, Params(wanted): Params<SnapshotParams>) -> Resul
     }
     if let Some(name) = wanted.name.filter(|name| !name.is_empty()) {
         let wanted = Name::parse(&name).ok();
-        let own = |info: &SnapshotInfo| info.name.as_deref().and_then(|name| Name::parse(name).ok());
-        all.retain(|info| info.id.as_str() == name || wanted.is_some() && own(info) == wanted);
+        all.retain(|info| info.id.as_str() == name || wanted.is_some() && name_of(info) == wanted);
     }
     let key = |info: &SnapshotInfo| Key::new(info.created_at, &info.id);
     paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, view)
 }
 
-/// Deletes a snapshot, or a template that was built from steps.
+/// Deletes a snapshot, or a template that was built from steps: one of its tags, or all if the request names none.
 async fn remove(call: Call<Run>) -> Result<StatusCode, ApiError> {
     let workspace = call.workspace().as_str();
+    let tags = names::tags_of_bare(&call.app, workspace, &call.item)?;
+    if !tags.is_empty() {
+        for tag in tags.into_keys() {
+            names::untag(&call.app, workspace, &Name { name: call.item.clone(), tag }).await?;
+        }
+        return Ok(StatusCode::NO_CONTENT);
+    }
     match names::resolve(&call.app, workspace, &call.item)? {
         TemplateSource::Snapshot(info) => call.app.engine.snapshots().delete(workspace, &info.id).await?,
         TemplateSource::Saved { name, .. } => {

@@ -1,14 +1,12 @@
 //! Names and tags of built templates.
 
-use std::collections::BTreeMap;
-
 use axum::routing::{get, post};
 use sandling_engine::SnapshotInfo;
 use sandling_service::{TemplateSource, template_size};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::e2b::names::{self, Name};
+use crate::e2b::names::{self, DEFAULT_TAG, Name};
 use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
@@ -21,15 +19,18 @@ pub(super) fn router() -> Router<Arc<App>> {
 /// Tells whether a template of this name exists.
 async fn alias(call: Call<Read>) -> Result<Json<Value>, ApiError> {
     let workspace = call.workspace().as_str();
-    let missing = |_| ApiError::not_found("template");
-    match names::resolve(&call.app, workspace, &call.item)? {
+    let exists = match names::resolve(&call.app, workspace, &call.item)? {
         TemplateSource::Snapshot(_)
         | TemplateSource::Saved { .. }
         | TemplateSource::Image(_)
-        | TemplateSource::Scratch => {}
+        | TemplateSource::Scratch => true,
         TemplateSource::Template(name) => {
-            template_size(&call.app.engine, workspace, &name).map_err(missing)?;
+            template_size(&call.app.engine, workspace, &name).is_ok()
+                || !names::tags_of_bare(&call.app, workspace, &call.item)?.is_empty()
         }
+    };
+    if !exists {
+        return Err(ApiError::not_found("template"));
     }
     Ok(Json(json!({ "templateID": call.item, "public": false })))
 }
@@ -51,7 +52,7 @@ async fn add(call: Call<Run>, body: JsonBody<Assigned>) -> Result<(StatusCode, J
     for name in wanted.collect::<Result<Vec<_>, _>>()?.into_iter().filter(|name| *name != target) {
         names::tag(&call.app, workspace, &name, &info).await?;
     }
-    Ok((StatusCode::CREATED, Json(json!({ "tags": tags, "buildID": info.id }))))
+    Ok((StatusCode::CREATED, Json(json!({ "tags": tags, "buildID": names::build_id(&info) }))))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,6 +65,9 @@ struct Tags {
 async fn remove(call: Call<Run>, body: JsonBody<Tags>) -> Result<StatusCode, ApiError> {
     let workspace = call.workspace().as_str();
     let name = Name::parse(&body.value.name)?.name;
+    if body.value.tags.iter().any(|tag| tag == DEFAULT_TAG) {
+        return Err(ApiError::bad_request(format!("the tag {DEFAULT_TAG:?} cannot be removed; delete the template")));
+    }
     for tag in body.value.tags {
         if !names::untag(&call.app, workspace, &Name::parse(&format!("{name}:{tag}"))?).await? {
             return Err(ApiError::not_found("tag"));
@@ -73,14 +77,11 @@ async fn remove(call: Call<Run>, body: JsonBody<Tags>) -> Result<StatusCode, Api
 }
 
 async fn list(call: Call<Read>) -> Result<Json<Vec<Value>>, ApiError> {
-    let wanted = Name::parse(&call.item)?.name;
-    let workspace = call.workspace().as_str();
-    let built = call.app.engine.snapshots().list(workspace)?.into_iter().filter_map(|info| {
-        let name = Name::from_snapshot(&info).filter(|name| name.name == wanted)?;
-        Some((name.tag, info))
-    });
-    let mut tags: BTreeMap<String, SnapshotInfo> = names::aliases(&call.app, workspace, &wanted)?.into_iter().collect();
-    tags.extend(built);
-    let view = |(tag, info): (String, SnapshotInfo)| json!({ "tag": tag, "buildID": info.id, "createdAt": info.created_at.to_string() });
-    Ok(Json(tags.into_iter().map(view).collect()))
+    let name = Name::parse(&call.item)?.name;
+    let tags = names::tags(&call.app, call.workspace().as_str(), &name)?;
+    Ok(Json(tags.iter().map(|(tag, info)| view(tag, info)).collect()))
+}
+
+fn view(tag: &str, info: &SnapshotInfo) -> Value {
+    json!({ "tag": tag, "buildID": names::build_id(info), "createdAt": info.created_at.to_string() })
 }

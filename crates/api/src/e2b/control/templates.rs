@@ -1,5 +1,5 @@
-//! Lists templates: built-in ones, those of the workspace, and those built from code. Also answers E2B's CLI when it
-//! publishes one.
+//! Lists and shows templates: built-in ones, those of the workspace, and those built from code. Also answers E2B's CLI
+//! when it publishes one.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,21 @@ use axum::extract::State;
 use axum::routing::{get, patch};
 use jiff::Timestamp;
 use sandling_engine::{SnapshotInfo, TemplateSummary};
+use sandling_service::{Build, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::builds::status;
 use super::list::{Key, Order, paged};
 use super::view::ENVD_VERSION;
-use crate::e2b::names::{Name, theirs};
+use crate::e2b::names::{Name, build_id, theirs};
 use crate::e2b::refusal::unsupported;
 use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
         .route("/templates", get(all))
+        .route("/templates/{id}", get(look).patch(publish))
         .route("/v2/templates", get(page))
         .route("/v2/templates/{id}", patch(publish))
 }
@@ -55,7 +58,7 @@ impl TemplateEntry {
         let Name { name, .. } = Name::from_snapshot(info)?;
         Some(Self {
             name,
-            build_id: info.id.to_string(),
+            build_id: build_id(info),
             vcpus: info.vcpus,
             memory_mib: info.memory_mib,
             disk_mib: info.disk_mib,
@@ -81,6 +84,35 @@ impl TemplateEntry {
             "createdAt": at, "updatedAt": at, "createdBy": null, "lastSpawnedAt": null,
             "spawnCount": 0, "buildCount": 1,
         })
+    }
+
+    /// The build that made the template.
+    fn own_build(&self) -> Value {
+        self.build_view(&self.build_id, "ready", self.created_at, Some(self.created_at))
+    }
+
+    /// A build of this name.
+    fn build(&self, build: &Build) -> Value {
+        let stage = build.progress().borrow().stage.clone();
+        let ended = match stage {
+            Stage::Done { at, .. } | Stage::Failed { at, .. } => Some(at),
+            Stage::Registered | Stage::Queued | Stage::Running => None,
+        };
+        self.build_view(&build.id, status(&stage), build.started_at, ended)
+    }
+
+    /// The size of a build is not remembered, so it has the template's.
+    fn build_view(&self, id: &str, status: &str, begun: Timestamp, ended: Option<Timestamp>) -> Value {
+        let mut view = json!({
+            "buildID": id, "status": status,
+            "createdAt": begun.to_string(), "updatedAt": ended.unwrap_or(begun).to_string(),
+            "cpuCount": self.vcpus, "memoryMB": self.memory_mib, "diskSizeMB": self.disk_mib,
+            "envdVersion": ENVD_VERSION,
+        });
+        if let Some(ended) = ended {
+            view["finishedAt"] = ended.to_string().into();
+        }
+        view
     }
 }
 
@@ -111,24 +143,45 @@ async fn page(call: Call<Read>, Params(wanted): Params<PageParams>) -> Result<Re
     paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, TemplateEntry::view)
 }
 
+/// A template of the workspace, or a built-in one, by one of its names.
+fn find(app: &App, workspace: &str, text: &str) -> Result<TemplateEntry, ApiError> {
+    let wanted = Name::parse(text)?.name;
+    let found = listed(app, workspace)?.into_iter().find(|template| template.names().contains(&wanted.as_str()));
+    found.ok_or_else(|| ApiError::not_found("template"))
+}
+
+/// A template with its builds, newest first: those that the server remembers, and the one that made it.
+async fn look(call: Call<Read>) -> Result<Json<Value>, ApiError> {
+    let workspace = call.workspace().as_str();
+    let template = find(&call.app, workspace, &call.item)?;
+    let remembered = call.app.service.builds.registry.list(workspace);
+    let own = remembered.iter().filter(|build| !template.built_in && build.name == template.name);
+    let mut builds: Vec<Value> = own.map(|build| template.build(build)).collect();
+    if builds.iter().all(|build| build["buildID"] != template.build_id) {
+        builds.push(template.own_build());
+    }
+    let mut view = template.view();
+    view["buildCount"] = builds.len().into();
+    view["builds"] = builds.into();
+    Ok(Json(view))
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Visibility {
-    public: bool,
+    public: Option<bool>,
 }
 
 /// Built-in templates are public and all others belong to a workspace. Neither can be changed.
 async fn publish(call: Call<Run>, body: JsonBody<Visibility>) -> Result<Json<Value>, ApiError> {
-    let wanted = Name::parse(&call.item)?.name;
-    let all = listed(&call.app, call.workspace().as_str())?;
-    let found = all.iter().find(|template| template.names().contains(&wanted.as_str()));
-    let template = found.ok_or_else(|| ApiError::not_found("template"))?;
+    let template = find(&call.app, call.workspace().as_str(), &call.item)?;
+    let name = &template.name;
     match (body.value.public, template.built_in) {
-        (true, false) => Err(unsupported(&format!(
-            "the template {wanted:?} cannot be published: only sandboxes of its own workspace can use it; build it in \
+        (Some(true), false) => Err(unsupported(&format!(
+            "the template {name:?} cannot be published: only sandboxes of its own workspace can use it; build it in \
              the other workspace, too"
         ))),
-        (false, true) => Err(unsupported(&format!("{wanted:?} is built in, so every workspace has it"))),
+        (Some(false), true) => Err(unsupported(&format!("{name:?} is built in, so every workspace has it"))),
         _ => Ok(Json(json!({ "names": template.names() }))),
     }
 }

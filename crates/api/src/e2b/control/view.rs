@@ -57,7 +57,8 @@ impl SandboxView {
     }
 }
 
-fn template_of(info: &SandboxInfo, settings: &Settings) -> String {
+/// The template as the client named it.
+pub(super) fn template_of(info: &SandboxInfo, settings: &Settings) -> String {
     settings.template.clone().unwrap_or_else(|| info.template.clone())
 }
 

@@ -25,9 +25,9 @@ async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     let (parts, _) = request.into_parts();
     let envd = Envd::of_file(&app, &parts, "read").await?;
     let path = resolve(&envd.sandbox, envd.user(), &query_value(parts.uri.query(), "path")).await?;
-    let entry = envd.sandbox.stat(&path).await?;
+    let entry = envd.sandbox.stat(&path).await.map_err(|error| not_read(&path, error.into()))?;
     if entry.kind == EntryKind::Directory {
-        return Err(ApiError::bad_request(format!("{path} is a directory")));
+        return Err(ApiError::bad_request(format!("path '{path}' is a directory")));
     }
     if let RequestedRange::Part(part) = range::requested(&parts.headers) {
         return read_part(&envd.sandbox, &path, part).await;
@@ -40,6 +40,14 @@ async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     }
     response.headers_mut().insert(header::CONTENT_DISPOSITION, inline(&entry.name));
     Ok(response)
+}
+
+/// Says in E2B's words that a file does not exist. The clients show them.
+fn not_read(path: &str, mut error: ApiError) -> ApiError {
+    if error.code == "not_found" {
+        error.message = format!("path '{path}' does not exist");
+    }
+    error
 }
 
 /// A browser that opens the URL shows the file under its name.
