@@ -22,7 +22,7 @@ def test_everything_survives_every_pause(make):
         assert made.pause() and not made.pause()
         assert not made.is_running()
         assert made.get_info().state == SandboxState.PAUSED
-        with pytest.raises(SandboxNotFoundException, match="paused"):
+        with pytest.raises(SandboxNotFoundException):
             made.set_timeout(600)
         again = made.connect()
         assert again.sandbox_id == made.sandbox_id and made.is_running()
