@@ -161,6 +161,8 @@ pub struct Template {
     pub disk_mb: u32,
     pub size_bytes: u64,
     pub ready: bool,
+    /// In a fleet: the nodes that have it.
+    pub nodes: Option<Vec<String>>,
     #[serde(default)]
     pub meta: BTreeMap<String, String>,
 }

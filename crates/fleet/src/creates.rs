@@ -53,6 +53,38 @@ pub async fn assign<L: Ledger, C: Clock>(
     }
 }
 
+/// Whether this node has the key now.
+pub async fn is_assigned<L: Ledger, C: Clock>(
+    membership: &Membership<L, C>,
+    workspace: &str,
+    idempotency_key: &str,
+) -> Result<bool, LedgerError> {
+    let found = membership.ledger().get(&create_key(workspace, idempotency_key)).await?;
+    let record = found.as_ref().map(decode::<CreateRecord>).transpose()?;
+    Ok(record.is_some_and(|record| record.node == membership.name()))
+}
+
+/// Gives up a key of this node under which nothing was created, so that another node can have it.
+///
+/// The caller lets no create with this key run here meanwhile, and asks [`is_assigned`] before the next one. After an error
+/// the outcome is unknown: then the caller tries again, because a late write could take the key away from a create.
+pub async fn release<L: Ledger, C: Clock>(
+    membership: &Membership<L, C>,
+    workspace: &str,
+    idempotency_key: &str,
+) -> Result<(), LedgerError> {
+    let key = create_key(workspace, idempotency_key);
+    let ledger = membership.ledger();
+    let Some(found) = ledger.get(&key).await? else { return Ok(()) };
+    if decode::<CreateRecord>(&found)?.node != membership.name() {
+        return Ok(());
+    }
+    // No fence: what this node has not created stays that way when its lease is lost. If the record has changed, an earlier
+    // attempt has succeeded.
+    let release = Transaction::default().when(&key, Expect::Modified(found.modified)).then(Write::Delete { key });
+    ledger.commit(release).await.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +103,23 @@ mod tests {
         assert_eq!(one.unwrap(), other.unwrap());
         assert_eq!(assign(&b, "w", "other", Some("b")).await.unwrap(), Assigned::Node("b".to_owned()));
         assert_eq!(assign(&a, "w", "other", Some("a")).await.unwrap(), Assigned::Node("b".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn only_its_node_gives_up_a_key_and_another_can_have_it_then() {
+        let ledger = ModelLedger::default();
+        let (a, b) = (member("a", &ledger), member("b", &ledger));
+        register(&a).await;
+        register(&b).await;
+        assert_eq!(assign(&a, "w", "k", Some("b")).await.unwrap(), Assigned::Node("b".to_owned()));
+        assert!(!is_assigned(&a, "w", "k").await.unwrap() && is_assigned(&b, "w", "k").await.unwrap());
+        release(&a, "w", "k").await.unwrap();
+        assert!(is_assigned(&b, "w", "k").await.unwrap());
+        for _ in 0..2 {
+            release(&b, "w", "k").await.unwrap();
+            assert!(!is_assigned(&b, "w", "k").await.unwrap());
+        }
+        assert_eq!(assign(&b, "w", "k", Some("a")).await.unwrap(), Assigned::Node("a".to_owned()));
     }
 
     #[tokio::test]

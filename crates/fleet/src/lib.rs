@@ -21,7 +21,7 @@ mod removal;
 
 pub use claims::Identity;
 pub use clock::{BootClock, Clock};
-pub use creates::{Assigned, assign};
+pub use creates::{Assigned, assign, is_assigned, release};
 pub use host::{Ask, CreateRequest, Host, Known, Peers, Presence, Reply, Unreachable};
 pub use join_pass::{JoinPass, PassError};
 pub use ledger::{

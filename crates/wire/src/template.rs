@@ -22,6 +22,9 @@ pub struct TemplateView {
     pub tools: Vec<String>,
     /// Whether it can be used now; otherwise it must be built first.
     pub ready: bool,
+    /// In a list of a fleet: the nodes that have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<String>>,
     /// For a template from an OCI image, also its `oci.reference`, `oci.digest`, and what its configuration sets:
     /// `oci.entrypoint` and `oci.cmd` as JSON lists, `oci.user`, `oci.working_dir`, `oci.exposed_ports`, `oci.stop_signal`
     /// and `oci.labels`.

@@ -33,6 +33,7 @@ pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView 
         workspace: (!summary.built_in).then(|| workspace.to_owned()),
         tools: summary.packages.into_iter().collect(),
         ready,
+        nodes: None,
         meta,
     }
 }

@@ -23,6 +23,7 @@ mod token;
 pub(crate) use actions::ACTIONS;
 pub(crate) use control::{NEXT as NEXT_PAGE, TOTAL_RUNNING, page_limit};
 pub(crate) use envd::split_frames;
+pub(crate) use names::has_template;
 pub(crate) use place::{by_place, parse_id, sandbox_of};
 pub(crate) use refusal::shape_of_client;
 pub(crate) use router::routes;

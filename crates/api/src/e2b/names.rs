@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
-use sandling_service::TemplateSource;
+use sandling_service::{TemplateSource, find_template};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
@@ -107,6 +107,17 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
         return Ok(TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
     Ok(TemplateSource::of_template(&app.engine, workspace, plain))
+}
+
+/// Whether a create of this template finds it here.
+pub(crate) fn has_template(app: &App, workspace: &str, text: &str) -> bool {
+    match resolve(app, workspace, text) {
+        Ok(TemplateSource::Template(name)) => {
+            find_template(&app.engine, workspace, &name).is_ok_and(|found| found.is_some())
+        }
+        Ok(_) => true,
+        Err(_) => false,
+    }
 }
 
 /// Finds the newest snapshot of this name.

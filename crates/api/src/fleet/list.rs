@@ -1,11 +1,12 @@
 //! Lists of sandboxes: those of this node and of all others, as one list.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header, response};
 use axum::response::Response;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
@@ -28,43 +29,74 @@ pub(super) async fn list<F>(fleet: &Fleet, app: &App, request: Request, here: im
 where
     F: Future<Output = Response>,
 {
-    let others = fleet.membership.members().into_iter().filter(|member| *member.name != *fleet.membership.name());
-    let asks: Vec<_> = others.map(|member| (copy(&request), member)).collect();
     let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
+    let mut lists = match gather(fleet, app, request, here).await {
+        Ok(lists) => lists,
+        Err(refusal) => return refusal,
+    };
+    let mut all = Page::default();
+    lists.pages.drain(..).for_each(|(_, page)| all.add(page));
+    if let Some(total) = lists.head.headers.get_mut(e2b::TOTAL_RUNNING) {
+        *total = all.running.into();
+    }
+    let next = all.arrange(&path, query.as_deref());
+    lists.head.headers.remove(e2b::NEXT_PAGE);
+    lists.head.headers.extend(next.map(|next| (e2b::NEXT_PAGE, next)));
+    lists.respond(all.items)
+}
+
+/// What each node has listed, this one first.
+pub(super) struct Lists {
+    pub(super) pages: Vec<(Arc<str>, Page)>,
+    head: response::Parts,
+    /// The nodes that did not answer.
+    missing: Vec<Arc<str>>,
+}
+
+/// Asks all nodes the same. The error is this node's refusal: others are not asked for a client that this node does not know.
+pub(super) async fn gather<F>(
+    fleet: &Fleet,
+    app: &App,
+    request: Request,
+    here: impl Fn(Request) -> F,
+) -> Result<Lists, Response>
+where
+    F: Future<Output = Response>,
+{
+    let asks: Vec<_> = fleet.others().into_iter().map(|member| (copy(&request), member)).collect();
     let own = here(request).await;
-    // Others are not asked for a client that this node does not know.
     if own.status() != StatusCode::OK {
-        return own;
+        return Err(own);
     }
     let ask = |(request, member): (Request, Member)| async move {
         let listed = async { Page::of(fleet.forward(app, &member, request).await.ok()?).await };
         let listed = tokio::time::timeout(ANSWER_WITHIN, listed).await.ok().flatten();
-        listed.ok_or(member.name)
+        (member.name, listed)
     };
     let others = join_all(asks.into_iter().map(ask)).await;
-    let (mut parts, body) = own.into_parts();
+    let (head, body) = own.into_parts();
     let mut own = Response::new(body);
-    own.headers_mut().clone_from(&parts.headers);
-    let mut all = Page::of(own).await.unwrap_or_default();
-    let mut missing = Vec::new();
-    for listed in others {
+    own.headers_mut().clone_from(&head.headers);
+    let own = Page::of(own).await.unwrap_or_default();
+    let mut lists = Lists { pages: vec![(fleet.membership.name().into(), own)], head, missing: Vec::new() };
+    for (name, listed) in others {
         match listed {
-            Ok(page) => all.add(page),
-            Err(name) => missing.push(name.to_string()),
+            Some(page) => lists.pages.push((name, page)),
+            None => lists.missing.push(name),
         }
     }
-    if let Some(total) = parts.headers.get_mut(e2b::TOTAL_RUNNING) {
-        *total = all.running.into();
+    Ok(lists)
+}
+
+impl Lists {
+    pub(super) fn respond(mut self, items: Vec<Value>) -> Response {
+        self.head.headers.remove(header::CONTENT_LENGTH);
+        if !self.missing.is_empty() {
+            let names = HeaderValue::from_str(&self.missing.join(",")).unwrap_or(HeaderValue::from_static("true"));
+            self.head.headers.insert(PARTIAL, names);
+        }
+        Response::from_parts(self.head, Body::from(Value::from(items).to_string()))
     }
-    let next = all.arrange(&path, query.as_deref());
-    parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.remove(e2b::NEXT_PAGE);
-    parts.headers.extend(next.map(|next| (e2b::NEXT_PAGE, next)));
-    if !missing.is_empty() {
-        let names = HeaderValue::from_str(&missing.join(",")).unwrap_or(HeaderValue::from_static("true"));
-        parts.headers.insert(PARTIAL, names);
-    }
-    Response::from_parts(parts, Body::from(Value::from(all.items).to_string()))
 }
 
 fn copy(request: &Request) -> Request {
@@ -77,8 +109,8 @@ fn copy(request: &Request) -> Request {
 
 /// What one node has listed, or several together.
 #[derive(Default)]
-struct Page {
-    items: Vec<Value>,
+pub(super) struct Page {
+    pub(super) items: Vec<Value>,
     /// Whether a node has more items than these.
     continues: bool,
     /// How many of the selected sandboxes are running, as E2B's lists say.

@@ -11,9 +11,11 @@ use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
 use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
+use super::chosen::KeyedCreates;
 use super::connections::Connections;
+use super::find::Sought;
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{engine, health, join, list, named, place};
+use super::{chosen, engine, find, health, join, list, named, place, templates};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -33,6 +35,7 @@ pub struct Fleet {
     pub(super) hardware: String,
     pub(super) connector: TlsConnector,
     pub(super) connections: Connections,
+    pub(super) creates: KeyedCreates,
     tls: Tls,
 }
 
@@ -57,6 +60,7 @@ impl Fleet {
             hardware,
             connector,
             connections: Connections::default(),
+            creates: KeyedCreates::default(),
             tls,
         }))
     }
@@ -101,6 +105,10 @@ impl Fleet {
             }
             (Sender::Node(_), &Method::GET, health::PATH) => return health::answer(),
             (Sender::Node(_), &Method::GET, place::PATH) => return place::answer(self, app, &request),
+            (Sender::Node(_), &Method::GET, find::PATH) => return find::answer(app, &request),
+            (Sender::Node(_), &Method::POST, path) if named::is_collection(path) => {
+                chosen::create(self, app, request, here).await
+            }
             (Sender::Node(_), ..) => return here(request).await,
             (Sender::Client, method, path) => match self.owner(app, &request) {
                 Ok(Some(owner)) => self.forward(app, &owner, request).await,
@@ -110,7 +118,10 @@ impl Fleet {
                 Ok(None) if method == Method::GET && named::is_collection(path) => {
                     return list::list(self, app, request, here).await;
                 }
-                Ok(None) => return here(request).await,
+                Ok(None) if method == Method::GET && path == templates::PATH => {
+                    return templates::list(self, app, request, here).await;
+                }
+                Ok(None) => self.answer_by_name(app, request, here).await,
                 Err(error) => Err(error),
             },
         };
@@ -118,7 +129,36 @@ impl Fleet {
         answered.unwrap_or_else(render)
     }
 
-    /// The other node that a request about a sandbox is for. `None` if this node answers.
+    /// Answers here, unless the request names something that only another node has.
+    async fn answer_by_name<F>(
+        &self,
+        app: &App,
+        request: Request,
+        here: impl Fn(Request) -> F,
+    ) -> Result<Response, ApiError>
+    where
+        F: Future<Output = Response>,
+    {
+        let (parts, body) = request.into_parts();
+        let owner = match Sought::missing_here(app, &parts) {
+            Some(sought) => sought.owner(self, app).await?,
+            None => None,
+        };
+        let request = Request::from_parts(parts, body);
+        match owner {
+            Some(owner) => self.forward(app, &owner, request).await,
+            None => Ok(here(request).await),
+        }
+    }
+
+    /// All members but this node, by name.
+    pub(super) fn others(&self) -> Vec<Member> {
+        let mut members = self.membership.members();
+        members.retain(|member| *member.name != *self.membership.name());
+        members
+    }
+
+    /// The other node that a request about a sandbox is for, by its id. `None` if this node answers.
     fn owner(&self, app: &App, request: &Request) -> Result<Option<Member>, ApiError> {
         let Some(id) = named::sandbox(request) else { return Ok(None) };
         let tag = id.node_tag();

@@ -2,10 +2,12 @@
 //!
 //! The id of a sandbox carries the tag of the node that created it. A node passes a request about another node's sandbox
 //! on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
-//! offers the most, and lists show the sandboxes of all nodes.
+//! offers the most, and lists show the sandboxes of all nodes. A name says nothing about the node, so the nodes are asked for it.
 
+mod chosen;
 mod connections;
 mod engine;
+mod find;
 mod forward;
 mod health;
 mod join;
@@ -14,6 +16,7 @@ mod member;
 mod named;
 mod place;
 mod settings;
+mod templates;
 
 pub use engine::{address_of_own_engine, start_engine};
 pub use health::PeerHealth;

@@ -2,7 +2,10 @@
 //!
 //! A request with an idempotency key goes to the node that the ledger has assigned to the key. That node's own record of
 //! the key makes the create happen once, so a retry through any node finds the same sandbox.
+//!
+//! An offer reserves nothing. If the chosen node declines the create, the next one is tried.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +13,38 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use sandling_engine::State;
 use sandling_fleet::{Assigned, Member, assign, node_tag};
+use sandling_service::find_template;
 use sandling_wire::DEFAULT_TEMPLATE;
 use serde::Deserialize;
 
+use super::chosen::{self, DECLINED};
+use super::find::Sought;
 use super::member::{Fleet, unavailable, unreachable};
 use crate::app::App;
 use crate::auth::presented;
+use crate::e2b;
 use crate::error::ApiError;
 use crate::extract;
 
 pub(super) const PATH: &str = "/fleet/offer";
+/// How often a few nodes are asked.
 const ROUNDS: usize = 3;
 const OFFER_WITHIN: Duration = Duration::from_millis(500);
+/// How many nodes may decline a create before the client gets the refusal.
+const MOST_DECLINED: usize = 3;
+/// In a question: the template has one of E2B's names.
+const E2B: &str = "e2b";
 
 /// What placement needs of a create, in the words of any dialect.
 #[derive(Default, Deserialize)]
-struct Wanted {
+pub(super) struct Wanted {
+    name: Option<String>,
     #[serde(alias = "templateID")]
     template: Option<String>,
     image: Option<serde_json::Value>,
@@ -42,11 +56,33 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// A body that cannot be read is refused by the node that gets it.
+    pub(super) fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+
     /// Snapshots, volumes, images and groups exist on one node only.
-    fn is_local(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         let local = [&self.image, &self.from_snapshot, &self.volumes, &self.volume_mounts, &self.network_group];
         local.iter().any(|field| field.is_some())
     }
+}
+
+/// A create on its way to a node.
+struct Create<'a> {
+    fleet: &'a Fleet,
+    app: &'a App,
+    workspace: String,
+    wanted: Wanted,
+    dialect: TemplateDialect,
+    key: Option<String>,
+}
+
+/// Whose names of templates a request uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TemplateDialect {
+    Native,
+    E2b,
 }
 
 pub(super) async fn create<F>(
@@ -63,33 +99,151 @@ where
         return Ok(here(Request::from_parts(parts, body)).await);
     };
     let body = extract::read(body).await?;
-    let wanted: Wanted = serde_json::from_slice(&body).unwrap_or_default();
-    let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
-    let request = Request::from_parts(parts, Body::from(body));
-    let template = wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE);
-    let workspace = principal.workspace.as_str();
-    let own_name = fleet.membership.name();
-    let mut target: Result<Arc<str>, ApiError> =
-        if wanted.is_local() { Ok(own_name.into()) } else { choose(fleet, app, workspace, template).await };
-    if let Some(key) = key {
-        let assigned = assign(&fleet.membership, workspace, &key, target.as_deref().ok()).await;
-        target = match assigned.map_err(|error| refused(&error.to_string()))? {
+    let wanted = Wanted::read(&body);
+    let dialect = if parts.uri.path().starts_with("/v1/") { TemplateDialect::Native } else { TemplateDialect::E2b };
+    let workspace = principal.workspace.to_string();
+    let create = Create { fleet, app, workspace, wanted, dialect, key: key(&parts) };
+    let mut declined = Vec::new();
+    let mut refusal = None;
+    loop {
+        let target = match create.target(&declined).await {
+            Ok(target) => target,
+            // What the last node said is more exact.
+            Err(error) => return refusal.map_or(Err(error), Ok),
+        };
+        let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
+        let mut response = create.pass_on(&target, request, &here).await?;
+        let is_declined = response.headers_mut().remove(DECLINED).is_some();
+        if !is_declined || create.wanted.is_local() || declined.len() == MOST_DECLINED {
+            return Ok(response);
+        }
+        tracing::info!(
+            node = &*target,
+            status = response.status().as_u16(),
+            "a node declined a create that it offered"
+        );
+        declined.push(target);
+        refusal = Some(response);
+    }
+}
+
+pub(super) fn key(parts: &Parts) -> Option<String> {
+    parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned)
+}
+
+pub(super) fn refused(why: &str) -> ApiError {
+    unavailable("cannot create a sandbox", why)
+}
+
+impl Create<'_> {
+    async fn pass_on<F>(
+        &self,
+        target: &str,
+        request: Request,
+        here: impl Fn(Request) -> F,
+    ) -> Result<Response, ApiError>
+    where
+        F: Future<Output = Response>,
+    {
+        let (fleet, app) = (self.fleet, self.app);
+        if *target == *fleet.membership.name() {
+            return chosen::create(fleet, app, request, here).await;
+        }
+        let member = fleet.membership.by_tag(node_tag(target)).map_err(|error| refused(&error.to_string()))?;
+        let member = member.ok_or_else(|| unreachable(target, "it has left the fleet"))?;
+        fleet.forward(app, &member, request).await
+    }
+
+    /// The node that gets the request: the one that has its key, or else the cheapest.
+    async fn target(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
+        let target = self.propose(declined).await;
+        let Some(key) = &self.key else { return target };
+        let assigned = assign(&self.fleet.membership, &self.workspace, key, target.as_deref().ok()).await;
+        match assigned.map_err(|error| refused(&error.to_string()))? {
             Assigned::Node(name) => Ok(name.into()),
             Assigned::Nobody => target,
             Assigned::Fenced => Err(refused("this node has lost its lease")),
-        };
+        }
     }
-    let target = target?;
-    if *target == *own_name {
-        return Ok(here(request).await);
-    }
-    let member = fleet.membership.by_tag(node_tag(&target)).map_err(|error| refused(&error.to_string()))?;
-    let member = member.ok_or_else(|| unreachable(&target, "it has left the fleet"))?;
-    fleet.forward(app, &member, request).await
-}
 
-fn refused(why: &str) -> ApiError {
-    unavailable("cannot create a sandbox", why)
+    async fn propose(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
+        if let Some(name) = self.wanted.name.as_deref().filter(|_| self.dialect == TemplateDialect::Native) {
+            Sought::sandbox(&self.workspace, name).refuse_taken(self.fleet, self.app).await?;
+        }
+        if self.wanted.is_local() {
+            return Ok(self.fleet.membership.name().into());
+        }
+        self.choose(declined).await
+    }
+
+    /// The cheapest of the candidates that would take the sandbox. If a candidate does not have the template, all nodes are
+    /// asked in the end.
+    async fn choose(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
+        let membership = &self.fleet.membership;
+        let declined = declined.iter().map(|name| (name.clone(), Refusal::Other("declined it".to_owned())));
+        let mut refusals: BTreeMap<_, _> = declined.collect();
+        for round in 0..=ROUNDS {
+            let mut candidates = match round {
+                ROUNDS if !refusals.values().any(|refusal| *refusal == Refusal::NoTemplate) => Vec::new(),
+                ROUNDS => membership.members(),
+                _ => membership.candidates(self.template(), &self.fleet.hardware, round, fastrand::u64(..)),
+            };
+            candidates.retain(|member| !refusals.contains_key(&member.name));
+            if let Some(cheapest) = self.cheapest(candidates, &mut refusals).await {
+                return Ok(cheapest);
+            }
+        }
+        let missing = refusals.values().filter(|refusal| **refusal == Refusal::NoTemplate).count();
+        if missing > 0 && missing == refusals.len() {
+            // This node knows best how to say that there is no such template.
+            return Ok(membership.name().into());
+        }
+        // A node without the template is of no interest if another one has it.
+        let reasons = refusals.iter().filter(|(_, refusal)| **refusal != Refusal::NoTemplate);
+        let reasons: Vec<_> = reasons.map(|(name, refusal)| format!("{name} {refusal}")).collect();
+        let why = if reasons.is_empty() { "all nodes drain".to_owned() } else { reasons.join(", ") };
+        Err(refused(&why))
+    }
+
+    /// Asks the candidates at once.
+    async fn cheapest(&self, candidates: Vec<Member>, refusals: &mut BTreeMap<Arc<str>, Refusal>) -> Option<Arc<str>> {
+        let offers = candidates.into_iter().map(|member| async move {
+            let offer = tokio::time::timeout(OFFER_WITHIN, self.ask(&member)).await;
+            (offer.unwrap_or_else(|_| Err("did not answer in time".to_owned().into())), member)
+        });
+        let mut best: Option<(u64, Arc<str>)> = None;
+        for (offer, member) in join_all(offers).await {
+            match offer {
+                Ok(cost) if best.as_ref().is_none_or(|(least, _)| cost < *least) => best = Some((cost, member.name)),
+                Ok(_) => {}
+                Err(refusal) => drop(refusals.insert(member.name, refusal)),
+            }
+        }
+        best.map(|(_, name)| name)
+    }
+
+    async fn ask(&self, member: &Member) -> Result<u64, Refusal> {
+        let (fleet, app) = (self.fleet, self.app);
+        if *member.name == *fleet.membership.name() {
+            return offer(fleet, app, &self.workspace, self.template(), self.dialect);
+        }
+        let dialect = if self.dialect == TemplateDialect::E2b { E2B } else { "" };
+        let query = [("workspace", &*self.workspace), ("template", self.template()), ("dialect", dialect)];
+        let path = format!("{PATH}?{}", serde_urlencoded::to_string(query).unwrap_or_default());
+        let response = fleet.ask(app, member, &path).await.map_err(|error| error.message)?;
+        let status = response.status();
+        let text = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        match status {
+            StatusCode::OK => text.parse().map_err(|_| "gave an unreadable answer".to_owned().into()),
+            StatusCode::NOT_FOUND => Err(Refusal::NoTemplate),
+            _ => Err(text.into()),
+        }
+    }
+
+    fn template(&self) -> &str {
+        self.wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE)
+    }
 }
 
 /// Why a node does not take a sandbox.
@@ -105,38 +259,6 @@ impl From<String> for Refusal {
     }
 }
 
-/// The cheapest of the candidates that would take the sandbox.
-async fn choose(fleet: &Fleet, app: &App, workspace: &str, template: &str) -> Result<Arc<str>, ApiError> {
-    let mut refusals = Vec::new();
-    for round in 0..ROUNDS {
-        let candidates = fleet.membership.candidates(template, &fleet.hardware, round, fastrand::u64(..));
-        let offers = candidates.into_iter().map(|member| async move {
-            let offer = tokio::time::timeout(OFFER_WITHIN, ask(fleet, app, &member, workspace, template)).await;
-            (offer.unwrap_or_else(|_| Err("did not answer in time".to_owned().into())), member)
-        });
-        let mut best: Option<(u64, Member)> = None;
-        for (offer, member) in join_all(offers).await {
-            match offer {
-                Ok(cost) if best.as_ref().is_none_or(|(least, _)| cost < *least) => best = Some((cost, member)),
-                Ok(_) => {}
-                Err(refusal) => refusals.push((member.name, refusal)),
-            }
-        }
-        if let Some((_, member)) = best {
-            return Ok(member.name);
-        }
-    }
-    if !refusals.is_empty() && refusals.iter().all(|(_, refusal)| *refusal == Refusal::NoTemplate) {
-        // This node knows best how to say that there is no such template.
-        return Ok(fleet.membership.name().into());
-    }
-    let mut reasons: Vec<_> = refusals.into_iter().map(|(name, refusal)| format!("{name} {refusal}")).collect();
-    reasons.sort();
-    reasons.dedup();
-    let why = if reasons.is_empty() { "all nodes drain".to_owned() } else { reasons.join(", ") };
-    Err(refused(&why))
-}
-
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -146,28 +268,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-async fn ask(fleet: &Fleet, app: &App, member: &Member, workspace: &str, template: &str) -> Result<u64, Refusal> {
-    if *member.name == *fleet.membership.name() {
-        return offer(fleet, app, workspace, template);
-    }
-    let query = serde_urlencoded::to_string([("workspace", workspace), ("template", template)]);
-    let path = format!("{PATH}?{}", query.unwrap_or_default());
-    let response = fleet.ask(app, member, &path).await.map_err(|error| error.message)?;
-    let status = response.status();
-    let text = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    match status {
-        StatusCode::OK => text.parse().map_err(|_| "gave an unreadable answer".to_owned().into()),
-        StatusCode::NOT_FOUND => Err(Refusal::NoTemplate),
-        _ => Err(text.into()),
-    }
-}
-
 /// Answers another node's question.
 pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
     let query = request.uri().query();
     let value = |name| crate::auth::query_value(query, name);
-    match offer(fleet, app, &value("workspace"), &value("template")) {
+    let dialect = if value("dialect") == E2B { TemplateDialect::E2b } else { TemplateDialect::Native };
+    match offer(fleet, app, &value("workspace"), &value("template"), dialect) {
         Ok(cost) => cost.to_string().into_response(),
         Err(Refusal::NoTemplate) => StatusCode::NOT_FOUND.into_response(),
         Err(Refusal::Other(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
@@ -176,17 +282,19 @@ pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
 
 /// What a sandbox would cost here: the share of memory in use, in thousandths, and one for each running sandbox. Or why
 /// this node does not take it.
-fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str) -> Result<u64, Refusal> {
+fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str, dialect: TemplateDialect) -> Result<u64, Refusal> {
     if fleet.membership.writer().is_none() {
         return Err("has lost its lease".to_owned().into());
     }
+    let has_template = match dialect {
+        TemplateDialect::Native => find_template(&app.engine, workspace, template).is_ok_and(|found| found.is_some()),
+        TemplateDialect::E2b => e2b::has_template(app, workspace, template),
+    };
+    if !has_template {
+        return Err(Refusal::NoTemplate);
+    }
     if fleet.membership.is_draining() {
         return Err("is draining".to_owned().into());
-    }
-    let built_in = app.engine.built_in(workspace, template).ok().flatten().is_some();
-    let listed = || app.engine.list_templates(workspace).unwrap_or_default();
-    if !built_in && !listed().iter().any(|known| known.name == template) {
-        return Err(Refusal::NoTemplate);
     }
     let config = app.engine.config();
     let available = (config.available_memory_mib)().unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::SANDLING;
@@ -26,6 +26,8 @@ struct Node {
     address: String,
     /// Where clients connect.
     api: String,
+    /// More of its environment.
+    variables: &'static [(&'static str, &'static str)],
     child: Option<Child>,
 }
 
@@ -42,13 +44,15 @@ impl Answer {
 
 impl Node {
     fn new(name: &'static str) -> Self {
-        Self { home: TempDir::new().unwrap(), name, address: free_address(), api: String::new(), child: None }
+        let (home, address) = (TempDir::new().unwrap(), free_address());
+        Self { home, name, address, api: String::new(), variables: &[], child: None }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(SANDLING);
         command.args(arguments).env("SANDLING_HOME", self.home.path()).env("SANDLING_TEMPLATES", templates());
         command.env("SANDLING_API", format!("http://{}", self.api)).env("SANDLING_TOKEN", TOKEN);
+        command.envs(self.variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -115,6 +119,10 @@ impl Node {
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
+    fn post(&self, path: &str, body: &str) -> Answer {
+        self.ask("POST", path, "host: x\r\n", body)
+    }
+
     fn listed(&self) -> (String, Vec<String>) {
         let answer = self.ask("GET", "/v1/sandboxes", "host: x\r\n", "");
         let ids =
@@ -134,6 +142,34 @@ impl Drop for Node {
         }
         self.kill();
     }
+}
+
+/// Makes servers the nodes of a new fleet.
+fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
+    let (first, others) = nodes.split_first_mut().unwrap();
+    let engine = format!("etcd://{}", etcd.address());
+    let init = first.ok(&["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine]);
+    first.serve();
+    wait_for("the first is a member", || first.states().len() == 1);
+    let mut token = Some(init);
+    for node in others {
+        let token = token.take().unwrap_or_else(|| first.ok(&["fleet", "token"]));
+        node.ok(&["fleet", "join", &first.address, "--name", node.name, "--address", &node.address, "--token", &token]);
+        node.serve();
+    }
+    let count = nodes.len();
+    wait_for("all are members", || nodes[0].states().len() == count);
+}
+
+/// Waits until exactly these nodes are drained.
+fn drain(through: &Node, drained: &[&str]) {
+    for (name, _) in through.states() {
+        let wanted = if drained.contains(&&*name) { "drain" } else { "undrain" };
+        through.ok(&["fleet", wanted, &name]);
+    }
+    wait_for("the drained ones drain", || {
+        through.states().iter().all(|(name, drains)| *drains == drained.contains(&&**name))
+    });
 }
 
 /// The port after this one is free, too: etcd may need it.
@@ -411,4 +447,91 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
     wait_for("the nodes have lost their leases", || plain().body.contains("has lost its lease"));
     assert_eq!(c.ok(&["exec", &on_b, "echo", "still here"]), "still here");
     assert_eq!(b.listed().1.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_node_has_is_found_by_its_name_through_all() {
+    let etcd = EtcdServer::start().await.unwrap();
+    let (mut a, mut b) = (Node::new("a"), Node::new("b"));
+    start_fleet(&etcd, &mut [&mut a, &mut b]);
+    drain(&a, &["a"]);
+    let named = r#"{"template":"base","name":"web"}"#;
+    let web = a.post("/v1/sandboxes", named).json()["id"].as_str().unwrap().to_owned();
+    drain(&a, &[]);
+
+    // A name is found on the other node, and is not given away twice.
+    assert_eq!(a.ok(&["exec", "web", "cat", "/etc/hostname"]), a.ok(&["exec", &web, "cat", "/etc/hostname"]));
+    let taken = a.post("/v1/sandboxes", named);
+    assert!(taken.head.starts_with("http/1.1 409") && taken.body.contains(&web), "{}\n{}", taken.head, taken.body);
+    let unknown = a.ask("GET", "/v1/sandboxes/db", "host: x\r\n", "");
+    assert!(unknown.head.starts_with("http/1.1 404"), "{}\n{}", unknown.head, unknown.body);
+    let local = format!("GET /v1/sandboxes/web HTTP/1.1\r\nauthorization: Bearer {TOKEN}");
+    let node = ask_as_node(&a.address, Some(b.home.path()), &local);
+    assert!(node.starts_with("HTTP/1.1 404"), "a node answers nodes only for itself: {node}");
+
+    // A template of b makes sandboxes on b, whichever node is asked for one.
+    let snapshot = b.post(&format!("/v1/sandboxes/{web}/snapshots"), "{}").json()["id"].as_str().unwrap().to_owned();
+    let made = b.post(&format!("/v1/snapshots/{snapshot}/template"), r#"{"name":"mine"}"#);
+    assert!(made.head.starts_with("http/1.1 201"), "{}\n{}", made.head, made.body);
+    let listed: Vec<Value> = serde_json::from_str(&a.ok(&["template", "ls", "--json"])).unwrap();
+    let nodes = |name: &str| listed.iter().find(|template| template["name"] == name).unwrap()["nodes"].clone();
+    assert_eq!((nodes("mine"), nodes("base")), (json!(["b"]), json!(["a", "b"])));
+    assert!(a.ok(&["template", "inspect", "mine"]).contains(r#""name": "mine""#));
+    let of_mine = |path: &str, body: &str| {
+        let answer = a.post(path, body);
+        assert!(answer.head.starts_with("http/1.1 201"), "{}\n{}", answer.head, answer.body);
+        answer.json()
+    };
+    let id = of_mine("/v1/sandboxes", r#"{"template":"mine"}"#)["id"].as_str().unwrap().to_owned();
+    assert_eq!(id[28..], web[28..], "on the same node");
+    let e2b = of_mine("/sandboxes", r#"{"templateID":"mine"}"#);
+    assert_eq!(e2b["sandboxID"].as_str().unwrap()[24..], web[28..], "in E2B's words, too");
+
+    // A node that has the template and does not take the sandbox is named.
+    drain(&a, &["b"]);
+    let refusal = a.post("/v1/sandboxes", r#"{"template":"mine"}"#);
+    assert!(refusal.head.starts_with("http/1.1 503"), "{}\n{}", refusal.head, refusal.body);
+    assert!(refusal.body.contains("now: b is draining; try"), "{}", refusal.body);
+    b.kill();
+    let silent = a.ask("GET", "/v1/sandboxes/web", "host: x\r\n", "");
+    assert!(silent.body.contains("node b does not answer"), "{}\n{}", silent.head, silent.body);
+    b.serve();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_its_node_declines_goes_to_the_next_one() {
+    let etcd = EtcdServer::start().await.unwrap();
+    let (mut a, mut b, mut c) = (Node::new("a"), Node::new("b"), Node::new("c"));
+    a.variables = &[("SANDLING_LOG", "sandling_api=info")];
+    // Refuses what it cannot audit, but only when it gets the request.
+    b.variables = &[("SANDLING_AUDIT", "required"), ("SANDLING_AUDIT_FILE", "/dev/full")];
+    start_fleet(&etcd, &mut [&mut a, &mut b, &mut c]);
+    wait_for("b cannot audit", || {
+        b.ask("DELETE", "/v1/sandboxes/none", "host: x\r\n", "").body.contains("audit_unavailable")
+    });
+
+    drain(&a, &["a", "c"]);
+    let key = "idempotency-key: first\r\n";
+    let refusal = a.ask("POST", "/v1/sandboxes", &format!("host: x\r\n{key}"), r#"{"template":"base"}"#);
+    assert!(refusal.body.contains("audit_unavailable"), "the last refusal: {}\n{}", refusal.head, refusal.body);
+    assert!(!refusal.head.contains("sandling-create-declined"), "only nodes say that: {}", refusal.head);
+    drain(&a, &["a"]);
+    let first = a.create(key);
+    let declined = |node: &Node| fs::read_to_string(node.log()).unwrap().matches("declined a create").count();
+    let before = declined(&a);
+    assert!(before > 0, "b had the key");
+    for number in 0.. {
+        assert!(number < 30, "b was never the cheapest");
+        let key = format!("idempotency-key: {number}\r\n");
+        let id = a.create(&key);
+        assert_eq!(id[28..], first[28..], "on c");
+        assert_eq!((b.create(&key), c.create(&key)), (id.clone(), id.clone()), "a retry through another node");
+        let without_key = a.create("");
+        assert_eq!(without_key[28..], first[28..]);
+        a.ok(&["rm", &id, &without_key]);
+        if declined(&a) > before {
+            break;
+        }
+    }
+    assert_eq!(a.listed().1, [first]);
 }

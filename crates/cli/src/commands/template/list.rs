@@ -9,9 +9,11 @@ use crate::show;
 
 pub fn print(listed: Value, json: bool) -> anyhow::Result<()> {
     let now = Timestamp::now();
-    let header = ["name", "size", "age", "cpus", "memory", "disk", "description"];
-    show::list(listed, json, &header, |template: Template| {
-        [
+    let in_fleet = listed.as_array().is_some_and(|listed| listed.iter().any(|template| template["nodes"].is_array()));
+    let header = ["name", "size", "age", "cpus", "memory", "disk", "description", "nodes"];
+    let header = if in_fleet { &header[..] } else { &header[..7] };
+    show::list(listed, json, header, |template: Template| {
+        let mut row = vec![
             template.name,
             if template.ready { show::bytes(template.size_bytes) } else { "not built".to_owned() },
             template
@@ -23,7 +25,9 @@ pub fn print(listed: Value, json: bool) -> anyhow::Result<()> {
             format!("{} MiB", template.memory_mb),
             format!("{} MiB", template.disk_mb),
             template.description,
-        ]
+        ];
+        row.extend(template.nodes.map(|nodes| nodes.join(", ")));
+        row
     })
 }
 

@@ -1,0 +1,196 @@
+//! Finds the node that has a sandbox of some name, or a template. Only ids tell the node, so all nodes are asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
+use sandling_engine::{CreateError, SandboxId};
+use sandling_fleet::Member;
+
+use super::member::{Fleet, unreachable};
+use crate::app::App;
+use crate::auth::{presented, query_value};
+use crate::error::ApiError;
+
+pub(super) const PATH: &str = "/fleet/find";
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// What follows `/v1/templates/` and is not a template's name.
+const BUILDS: [&str; 2] = ["build", "builds"];
+
+/// Something that a workspace has on some nodes, by its name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sought {
+    workspace: String,
+    kind: Kind,
+    name: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sandbox,
+    Template,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Sandbox, Self::Template];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Template => "template",
+        }
+    }
+}
+
+/// What the other nodes say about something.
+struct Found {
+    /// The nodes that have it, and its id there.
+    at: Vec<(Member, String)>,
+    /// The nodes that did not answer.
+    silent: Vec<Arc<str>>,
+}
+
+impl Sought {
+    pub(super) fn sandbox(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::Sandbox, name: name.to_owned() }
+    }
+
+    /// What a client's request names and this node does not have. `None` if this node answers the request.
+    pub(super) fn missing_here(app: &App, parts: &Parts) -> Option<Self> {
+        let (kind, name) = named(&parts.method, parts.uri.path())?;
+        // A client without a valid token learns that from this node.
+        let workspace = app.service.tokens.authenticate(&presented(parts)).ok()?.workspace.to_string();
+        let sought = Self { workspace, kind, name };
+        sought.here(app).is_none().then_some(sought)
+    }
+
+    /// Its id, if this node has it.
+    fn here(&self, app: &App) -> Option<String> {
+        match self.kind {
+            Kind::Sandbox => app.engine.resolve(&self.workspace, &self.name).map(|id| id.to_string()),
+            Kind::Template => {
+                let found = sandling_service::find_template(&app.engine, &self.workspace, &self.name);
+                found.ok().flatten().map(|template| template.name)
+            }
+        }
+    }
+
+    /// The other node that has it. `None` if there is none, so that this node says so.
+    pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
+        let Found { mut at, silent } = self.elsewhere(fleet, app).await;
+        if self.kind == Kind::Sandbox && at.len() > 1 {
+            let ids: Vec<_> = at.iter().map(|(member, id)| format!("{id} on node {}", member.name)).collect();
+            let message = format!("several sandboxes have the name `{}`: {}; use an id", self.name, ids.join(", "));
+            return Err(ApiError::conflict("name_ambiguous", message));
+        }
+        match (at.pop(), silent.first()) {
+            (Some((member, _)), _) => Ok(Some(member)),
+            // It may be there.
+            (None, Some(node)) => Err(unreachable(node, "it was asked for the name")),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Refuses the name of a new sandbox that one on any node has. A node that does not answer has no say: it must not stop
+    /// all creates.
+    pub(super) async fn refuse_taken(&self, fleet: &Fleet, app: &App) -> Result<(), ApiError> {
+        let id = match self.here(app) {
+            Some(id) => Some(id),
+            None => self.elsewhere(fleet, app).await.at.pop().map(|(_, id)| id),
+        };
+        match id {
+            Some(id) => Err(CreateError::NameTaken { name: self.name.clone(), by: format!("sandbox {id}") }.into()),
+            None => Ok(()),
+        }
+    }
+
+    async fn elsewhere(&self, fleet: &Fleet, app: &App) -> Found {
+        let query = [("workspace", &*self.workspace), ("kind", self.kind.as_str()), ("name", &self.name)];
+        let path = format!("{PATH}?{}", serde_urlencoded::to_string(query).unwrap_or_default());
+        let path = &path;
+        let asks = fleet.others().into_iter().map(|member| async move {
+            let answer = tokio::time::timeout(ANSWER_WITHIN, ask(fleet, app, &member, path)).await;
+            (answer.ok().flatten(), member)
+        });
+        let mut found = Found { at: Vec::new(), silent: Vec::new() };
+        for (answer, member) in join_all(asks).await {
+            match answer {
+                Some(Some(id)) => found.at.push((member, id)),
+                Some(None) => {}
+                None => found.silent.push(member.name),
+            }
+        }
+        found
+    }
+}
+
+/// What a node has, or that it has nothing. `None` if it does not answer.
+async fn ask(fleet: &Fleet, app: &App, member: &Member, path: &str) -> Option<Option<String>> {
+    let response = fleet.ask(app, member, path).await.ok()?;
+    match response.status() {
+        StatusCode::OK => {
+            let id = response.into_body().collect().await.ok()?.to_bytes();
+            Some(Some(String::from_utf8_lossy(&id).into_owned()))
+        }
+        StatusCode::NOT_FOUND => Some(None),
+        _ => None,
+    }
+}
+
+/// Answers another node's question.
+pub(super) fn answer(app: &App, request: &Request) -> Response {
+    let value = |name| query_value(request.uri().query(), name);
+    let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == value("kind"));
+    let here = kind.and_then(|kind| Sought { workspace: value("workspace"), kind, name: value("name") }.here(app));
+    here.map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
+}
+
+/// What a path of our own API names. Ids need no search.
+fn named(method: &Method, path: &str) -> Option<(Kind, String)> {
+    let (kind, name) = match (path.strip_prefix("/v1/sandboxes/"), path.strip_prefix("/v1/templates/")) {
+        (Some(rest), _) => (Kind::Sandbox, rest.split('/').next()?),
+        (None, Some(rest)) if matches!(*method, Method::GET | Method::DELETE) => {
+            (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
+        }
+        _ => return None,
+    };
+    let name = percent_decode_str(name).decode_utf8().ok()?.into_owned();
+    let is_name = match kind {
+        Kind::Sandbox => SandboxId::parse(&name).is_none(),
+        Kind::Template => !BUILDS.contains(&&*name) && !name.contains('/'),
+    };
+    (is_name && !name.is_empty()).then_some((kind, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sought_and_ids_are_not() {
+        let get = |path: &str| named(&Method::GET, path).map(|(kind, name)| (kind.as_str(), name));
+        assert_eq!(get("/v1/sandboxes/web/exec"), Some(("sandbox", "web".to_owned())));
+        assert_eq!(get("/v1/sandboxes/a%20b"), Some(("sandbox", "a b".to_owned())));
+        assert_eq!(get("/v1/templates/mine:v1/history"), Some(("template", "mine:v1".to_owned())));
+        for other in [
+            "/v1/sandboxes",
+            "/v1/sandboxes/",
+            "/v1/sandboxes/0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11/exec",
+            "/v1/templates/builds",
+            "/v1/templates/builds/1",
+            "/v1/templates/mine/network",
+            "/v1/snapshots/web",
+            "/sandboxes/web",
+        ] {
+            assert_eq!(get(other), None, "{other}");
+        }
+        assert!(named(&Method::POST, "/v1/sandboxes/web/exec").is_some());
+        assert_eq!(named(&Method::POST, "/v1/templates/build"), None);
+    }
+}
