@@ -112,9 +112,9 @@ fn copy(request: &Request) -> Request {
 pub(super) struct Page {
     pub(super) items: Vec<Value>,
     /// Whether a node has more items than these.
-    continues: bool,
+    pub(super) continues: bool,
     /// How many of the selected sandboxes are running, as E2B's lists say.
-    running: u64,
+    pub(super) running: u64,
 }
 
 impl Page {

@@ -109,7 +109,7 @@ where
         let target = match create.target(&declined).await {
             Ok(target) => target,
             // What the last node said is more exact.
-            Err(error) => return refusal.map_or(Err(error), Ok),
+            Err(error) => return refusal.ok_or(error),
         };
         let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
         let mut response = create.pass_on(&target, request, &here).await?;
