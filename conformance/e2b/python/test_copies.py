@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from e2b import Sandbox, SandboxNotFoundException, SandboxQuery, SandboxState
+from e2b import Sandbox, SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import wire
 from support.waiting import until
@@ -124,6 +124,8 @@ def test_a_snapshot_is_a_template(make):
     assert made.create_snapshot(name="kept-state").snapshot_id == snapshot.snapshot_id
     assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
     assert make(snapshot.snapshot_id).files.read("kept") == "after"
+    with pytest.raises(SandboxException, match="built-in template"):
+        made.create_snapshot(name="code-interpreter-v1")
     assert Sandbox.delete_snapshot(snapshot.snapshot_id) and not Sandbox.delete_snapshot(snapshot.snapshot_id)
     assert copy.files.read("kept") == "before"
 

@@ -91,4 +91,12 @@ mod tests {
         assert_eq!(told(EndReason::Requested), "The sandbox was not found: it was killed");
         assert_eq!(told(EndReason::GuestDied("x".to_owned())), "The sandbox was not found: its guest died: x");
     }
+
+    #[test]
+    fn a_stream_that_breaks_off_has_the_words_of_javascripts_client_and_not_the_phrase() {
+        let id = SandboxId::parse("0b5e6a526d8f4b0e9c550a3f6f1f3a11").unwrap();
+        let told = broken_off(&id, &cause(EndReason::Requested.to_string())).message;
+        assert_eq!(told, "The sandbox was killed or reached its end of life: it was killed");
+        assert!(!told.contains("was not found"));
+    }
 }

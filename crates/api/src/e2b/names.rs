@@ -82,6 +82,11 @@ pub(super) fn theirs(ours: &str) -> impl Iterator<Item = &str> {
     STANDS_FOR.iter().filter(move |(_, name)| *name == ours).map(|(theirs, _)| *theirs)
 }
 
+/// Whether E2B gives this name to a built-in template. Nothing else can be found by it.
+pub(super) fn is_taken(name: &str) -> bool {
+    STANDS_FOR.iter().any(|(theirs, _)| *theirs == name)
+}
+
 /// Resolves a template name: a snapshot's id or name, a built template, or a built-in one.
 pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<TemplateSource, ApiError> {
     if let Some(id) = SnapshotId::parse(text) {

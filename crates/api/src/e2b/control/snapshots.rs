@@ -33,6 +33,9 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
     }
     let name = body.value.name.filter(|name| !name.is_empty());
     let parsed = name.as_deref().map(Name::parse).transpose()?;
+    if let Some(Name { name, .. }) = parsed.as_ref().filter(|parsed| names::is_taken(&parsed.name)) {
+        return Err(ApiError::bad_request(format!("{name:?} is the name of a built-in template; choose another")));
+    }
     let older = named(&call.app, call.workspace().as_str(), parsed.as_ref())?;
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
     let info = call.sandbox.info();
