@@ -17,6 +17,7 @@ mod convert;
 mod create_sandbox;
 mod dashboard;
 mod default_cell;
+mod delete_workspace;
 mod e2b;
 mod error;
 mod extract;

@@ -8,6 +8,7 @@
 mod claims;
 mod clock;
 mod creates;
+mod follow;
 mod host;
 mod join_pass;
 mod ledger;
@@ -18,6 +19,7 @@ mod permits;
 mod placement;
 mod records;
 mod removal;
+mod shared;
 
 pub use claims::Identity;
 pub use clock::{BootClock, Clock};
@@ -36,3 +38,4 @@ pub use records::{
     quota_key, sandbox_key,
 };
 pub use removal::{is_removed, name_in_use, remove};
+pub use shared::SharedRecords;

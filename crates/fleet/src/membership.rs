@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use crate::claims::Identity;
 use crate::clock::Clock;
+use crate::follow::{Update, follow};
 use crate::ledger::{Change, Expect, LeaseId, Ledger, LedgerError, Outcome, Record, Transaction, Write};
 use crate::placement::{Member, NodeTable};
 use crate::records::{
     MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key, encode, machine_key, node_key, removed_key,
 };
-
-const PAGE: usize = 1000;
 
 #[derive(Debug, Clone)]
 pub struct LeaseSettings {
@@ -61,12 +60,6 @@ enum Registration {
     /// Another machine has this name, or took it just now.
     NameTaken,
     Removed,
-}
-
-/// What a node hears about the keys that it follows.
-enum Update {
-    All(Vec<Record>),
-    One(Change),
 }
 
 struct Standing {
@@ -255,29 +248,9 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
 
     async fn watch(&self, prefix: &str, apply: impl Fn(&mut State, Update)) {
         loop {
-            if self.follow(prefix, &apply).await.is_err() {
+            if follow(&self.ledger, prefix, |update| apply(&mut self.state(), update)).await.is_err() {
                 self.clock.sleep(Duration::from_secs(1)).await;
             }
-        }
-    }
-
-    async fn follow(&self, prefix: &str, apply: impl Fn(&mut State, Update)) -> Result<(), LedgerError> {
-        let mut page = self.ledger.list(prefix, None, PAGE).await?;
-        let mut after = page.revision;
-        let mut records = std::mem::take(&mut page.records);
-        while let Some(last) = records.last().filter(|_| records.len() % PAGE == 0) {
-            let page = self.ledger.list(prefix, Some(&last.key.clone()), PAGE).await?;
-            if page.records.is_empty() {
-                break;
-            }
-            records.extend(page.records);
-        }
-        apply(&mut self.state(), Update::All(records));
-        loop {
-            let changes = self.ledger.changes(prefix, after).await?;
-            after = changes.until;
-            let mut state = self.state();
-            changes.changes.into_iter().for_each(|change| apply(&mut state, Update::One(change)));
         }
     }
 

@@ -35,6 +35,7 @@ pub mod random;
 mod request_limiter;
 mod sandboxes;
 mod service;
+mod shared;
 mod store;
 mod stored_layers;
 mod stored_uploads;
@@ -77,6 +78,7 @@ pub use sandboxes::{
     CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, template_size,
 };
 pub use service::{Service, ServiceError, ServiceSettings};
+pub use shared::{SharedToken, SharedWorkspace};
 pub use tokens::{
     AuthError, CreatedToken, Denied, LocalTokenError, NewToken, Principal, Scope, TokenError, TokenInfo, TokenSecret,
     Tokens,

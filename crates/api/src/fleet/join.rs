@@ -88,6 +88,7 @@ impl JoinToken {
             engine: joined.engine,
             runs_engine: false,
             fingerprint: sandling_service::random::hex::<16>(),
+            joined_ms: Timestamp::now().as_millisecond(),
         };
         settings.store(home)
     }
@@ -157,6 +158,6 @@ fn now() -> u64 {
     Timestamp::now().as_second().try_into().unwrap_or_default()
 }
 
-fn read(path: &std::path::Path) -> Result<String, FleetError> {
+pub(super) fn read(path: &std::path::Path) -> Result<String, FleetError> {
     fs::read_to_string(path).map_err(|source| FleetError::File { path: path.to_owned(), source })
 }

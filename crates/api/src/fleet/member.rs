@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use sandling_engine::Engine;
-use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, node_tag};
+use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, SharedRecords, node_tag};
 use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
 use crate::peer::{Peer, Sender};
-use crate::tls::Tls;
+use crate::tls::{LocalCertificate, Tls};
 
 #[derive(Default)]
 struct Attached(OnceLock<Arc<Fleet>>);
@@ -36,12 +36,14 @@ pub struct Fleet {
     pub(super) connector: TlsConnector,
     pub(super) connections: Connections,
     pub(super) creates: KeyedCreates,
+    pub(super) shared: SharedRecords,
     tls: Tls,
 }
 
 impl Fleet {
     pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
         let (tls, connector) = settings.tls(home)?;
+        let shared = SharedRecords::new(join::read(&LocalCertificate::at(&home.fleet()).authority_key())?.as_bytes());
         let hardware = engine.probe().accelerator.to_string();
         let about = NodeRecord {
             fingerprint: settings.fingerprint.clone(),
@@ -61,6 +63,7 @@ impl Fleet {
             connector,
             connections: Connections::default(),
             creates: KeyedCreates::default(),
+            shared,
             tls,
         }))
     }
@@ -81,12 +84,12 @@ impl Fleet {
         app.dialect_state::<Attached>().0.get().cloned()
     }
 
-    /// Stays a member until the future is dropped.
-    pub async fn keep(&self) {
+    /// Stays a member, and shares tokens with the others, until the future is dropped.
+    pub async fn keep(&self, app: &App) {
         if self.settings.runs_engine {
             engine::wait_until_ready(self.membership.ledger()).await;
         }
-        self.membership.keep().await;
+        tokio::join!(self.membership.keep(), self.share_accounts(app));
     }
 
     pub(crate) async fn answer<F>(&self, app: &App, request: Request, answer_here: impl Fn(Request) -> F) -> Response

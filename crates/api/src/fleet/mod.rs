@@ -4,6 +4,7 @@
 //! on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
 //! offers the most, and lists show the sandboxes of all nodes. A name says nothing about the node, so the nodes are asked for it.
 
+mod accounts;
 mod chosen;
 mod connections;
 mod engine;

@@ -51,6 +51,9 @@ pub struct FleetSettings {
     pub runs_engine: bool,
     /// Tells this machine from another one with the same name.
     pub fingerprint: String,
+    /// When this machine became a node, in milliseconds since 1970.
+    #[serde(default)]
+    pub joined_ms: i64,
 }
 
 impl FleetSettings {

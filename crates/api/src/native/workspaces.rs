@@ -4,6 +4,7 @@ use axum::extract::State;
 use sandling_service::WorkspaceName;
 use sandling_wire::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
 
+use crate::delete_workspace::delete_workspace;
 use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -49,12 +50,7 @@ async fn change(call: Call<Admin>, body: JsonBody<PatchWorkspace>) -> Result<Jso
 #[utoipa::path(delete, path = "/v1/workspaces/{workspace}", responses((status = 204)))]
 async fn delete(call: Call<Operator>) -> Result<StatusCode, ApiError> {
     let name = named(&call.app, &call.item)?;
-    call.app.engine.settled().await;
-    let owned = || call.app.engine.list_of(name.as_str()).len() as u64;
-    call.app.service.admission.delete_workspace(&name, owned)?;
-    call.app.end_unauthorized();
-    call.app.service.images.forget_workspace(&name);
-    call.app.engine.volumes().delete_all_of(name.as_str())?;
+    delete_workspace(&call.app, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,6 +1,7 @@
 //! `sandling fleet`.
 
 use anyhow::{Context, bail};
+use jiff::Timestamp;
 use sandling_api::{FleetSettings, JoinToken};
 use sandling_fleet::{Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
@@ -46,7 +47,8 @@ async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>)
     let engine = if runs_engine { vec![own_engine(address)?] } else { urls(engine)? };
     let name = node_name(name)?;
     let fingerprint = sandling_service::random::hex::<16>();
-    let settings = FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint };
+    let joined_ms = Timestamp::now().as_millisecond();
+    let settings = FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint, joined_ms };
     if !runs_engine && let Some((node, _)) = members(&settings, home).await?.first() {
         bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
     }

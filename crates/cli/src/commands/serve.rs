@@ -101,7 +101,7 @@ async fn become_node(
     settings: FleetSettings,
     home: &Home,
     engine: &Engine,
-    app: &App,
+    app: &Arc<App>,
     listeners: &mut Vec<Listener>,
 ) -> anyhow::Result<Node> {
     let (listener, _) = bind_for_nodes(&settings.address).await?;
@@ -113,7 +113,8 @@ async fn become_node(
     let fleet = Fleet::new(settings, home, engine)?;
     listeners.push(Listener::for_nodes(listener, fleet.tls()));
     fleet.attach(app);
-    Ok(Node { membership: tokio::spawn(async move { fleet.keep().await }), etcd })
+    let app = app.clone();
+    Ok(Node { membership: tokio::spawn(async move { fleet.keep(&app).await }), etcd })
 }
 
 /// Opens the listeners and says how to reach them. Returns the address for commands on this machine.

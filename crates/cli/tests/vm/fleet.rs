@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sandling_fleet::{EtcdLedger, Ledger as _, Transaction, Write as LedgerWrite};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,6 +18,7 @@ use crate::etcd_server::EtcdServer;
 use crate::harness::templates;
 
 const TOKEN: &str = "the-same-on-all-nodes";
+const OPERATOR: &str = "authorization: Bearer the-same-on-all-nodes\r\n";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Node {
@@ -94,7 +96,8 @@ impl Node {
         let mut stream = TcpStream::connect(&self.api).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\n{headers}");
+        let token = if headers.contains("authorization:") { "" } else { OPERATOR };
+        let head = format!("{method} {path} HTTP/1.1\r\n{token}{headers}");
         let rest = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
         write!(stream, "{head}{rest}").unwrap();
         stream
@@ -534,4 +537,56 @@ async fn a_create_that_its_node_declines_goes_to_the_next_one() {
         }
     }
     assert_eq!(a.listed().1, [first]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_one_node_works_on_all_until_it_is_revoked_on_any() {
+    let etcd = EtcdServer::start().await.unwrap();
+    let (mut a, mut b) = (Node::new("a"), Node::new("b"));
+    start_fleet(&etcd, &mut [&mut a, &mut b]);
+    let post = |node: &Node, path: &str, body: &str| {
+        let answer = node.post(path, body);
+        assert!(answer.head.starts_with("http/1.1 201"), "{}\n{}", answer.head, answer.body);
+        answer.json()
+    };
+    post(&a, "/v1/workspaces", r#"{"name":"team"}"#);
+    let tokens = "/v1/workspaces/team/tokens";
+    let [kept, revoked] =
+        ["kept", "revoked"].map(|name| post(&a, tokens, &json!({"name": name, "scope": "run"}).to_string()));
+    let secret = |token: &Value| token["token"].as_str().unwrap().to_owned();
+    let status = |node: &Node, token: &str| {
+        let answer = node.ask("GET", "/v1/sandboxes", &format!("host: x\r\nauthorization: Bearer {token}\r\n"), "");
+        answer.head[9..12].to_owned()
+    };
+    let (kept, revoked) = (secret(&kept), secret(&revoked));
+    wait_for("b knows the tokens", || status(&b, &kept) == "200" && status(&b, &revoked) == "200");
+    let gone = b.ask("DELETE", &format!("{tokens}/{}", &revoked[..12]), "host: x\r\n", "");
+    assert!(gone.head.starts_with("http/1.1 204"), "{}\n{}", gone.head, gone.body);
+    assert_eq!(status(&b, &revoked), "401");
+    wait_for("a has revoked it, too", || status(&a, &revoked) == "401");
+
+    // Nobody gets a token by writing to etcd.
+    let forged = format!("sdl_{}", "1".repeat(40));
+    let info = json!({"prefix": &forged[..12], "name": "", "workspace": "default", "scope": "operator",
+        "created_at": "2026-01-01T00:00:00Z", "expires_at": null, "last_used_at": null});
+    let body = json!({"info": info, "hash": blake3::hash(forged.as_bytes()).to_hex().as_str(), "revoked_at": null});
+    let record = json!({"body": body.to_string(), "proof": "0".repeat(64)}).to_string();
+    let ledger = EtcdLedger::plain(vec![format!("http://{}", etcd.address())], PATIENCE);
+    let put = LedgerWrite::put(format!("shared/token/{}", &forged[..12]), record);
+    ledger.commit(Transaction::default().then(put)).await.unwrap();
+    wait_for("b has seen it", || fs::read_to_string(b.log()).unwrap().contains("a record that no node has written"));
+    assert_eq!(status(&b, &forged), "401");
+
+    // A workspace ends everywhere. Without etcd, what each node knows goes on working.
+    post(&b, "/v1/workspaces", r#"{"name":"other"}"#);
+    let other = secret(&post(&b, "/v1/workspaces/other/tokens", "{}"));
+    wait_for("a knows it", || status(&a, &other) == "200");
+    let gone = a.ask("DELETE", "/v1/workspaces/other", "host: x\r\n", "");
+    assert!(gone.head.starts_with("http/1.1 204"), "{}\n{}", gone.head, gone.body);
+    let workspaces = |node: &Node| node.ask("GET", "/v1/workspaces", "host: x\r\n", "").body;
+    wait_for("b has deleted it, too", || status(&b, &other) == "401" && !workspaces(&b).contains("other"));
+    drop(etcd);
+    b.kill();
+    b.serve();
+    assert_eq!((status(&b, &kept).as_str(), status(&b, &revoked).as_str()), ("200", "401"));
 }

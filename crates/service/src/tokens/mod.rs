@@ -10,6 +10,7 @@ mod token;
 pub use authenticate::AuthError;
 pub(crate) use authenticate::Origin;
 pub use local_token::LocalTokenError;
+pub(crate) use rows::TokenRow;
 pub use scope::{Denied, Principal, Scope};
 pub use secret::TokenSecret;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Rows of tokens. They hold a hash of the secret, never the secret.
 
 use jiff::Timestamp;
-use rusqlite::{Row, params};
+use rusqlite::{Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{Query, parsed, time, time_or_never};
 
@@ -45,6 +45,42 @@ impl Store {
     pub(crate) fn tokens_of(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
         let own = "SELECT * FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL ORDER BY created_ms, prefix";
         Ok(self.connection().all(own, [workspace.as_str()], read)?.into_iter().map(|row| row.info).collect())
+    }
+
+    /// The tokens of all workspaces, also those that have ended.
+    pub(crate) fn all_tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.connection().all("SELECT * FROM tokens ORDER BY prefix", [], read)
+    }
+
+    /// Adds a token of another home unless its prefix is taken or its workspace is missing. If it is there and was revoked
+    /// elsewhere, it is revoked here, too. Returns whether that revoked it.
+    pub(crate) fn merge_token(&self, token: &TokenRow) -> Result<bool, StoreError> {
+        let revoked_ms = token.revoked_at.map(Timestamp::as_millisecond);
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let TokenRow { info, hash, .. } = token;
+        transaction.run(
+            "INSERT INTO tokens (prefix, hash, name, workspace, scope, created_ms, expires_ms, revoked_ms) \
+                 SELECT ?1, ?2, ?3, name, ?5, ?6, ?7, ?8 FROM workspaces WHERE name = ?4 AND deleted_ms IS NULL \
+                 ON CONFLICT (prefix) DO NOTHING",
+            params![
+                info.prefix,
+                hash.as_bytes(),
+                info.name,
+                info.workspace.as_str(),
+                info.scope.as_str(),
+                info.created_at.as_millisecond(),
+                info.expires_at.map(Timestamp::as_millisecond),
+                revoked_ms,
+            ],
+        )?;
+        // Homes that have revoked it at different times agree on the first.
+        let revoked = transaction.run(
+            "UPDATE tokens SET revoked_ms = ?3 WHERE prefix = ?1 AND hash = ?2 AND ifnull(revoked_ms, ?4) > ?3",
+            params![info.prefix, hash.as_bytes(), revoked_ms, i64::MAX],
+        )?;
+        transaction.commit()?;
+        Ok(revoked)
     }
 
     pub(crate) fn count_tokens(&self, workspace: &WorkspaceName) -> Result<u32, StoreError> {

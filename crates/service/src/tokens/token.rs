@@ -79,7 +79,7 @@ pub enum TokenError {
 /// The tokens of all workspaces, and the identities that they prove. Clones are cheap.
 #[derive(Clone)]
 pub struct Tokens {
-    pub(super) store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// The hash of a token that the server's environment names. It is accepted as an operator's and never stored.
     pub(super) environment_token: Option<blake3::Hash>,
 }

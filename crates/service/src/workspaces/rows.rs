@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Row, TransactionBehavior, params};
-use sandling_engine::store::rows::{Query, parsed, time};
+use sandling_engine::store::rows::{Query, parsed, time, time_or_never};
 use sandling_engine::store::{StoreError, forget_workspace};
 
 use super::{Workspace, WorkspaceName};
@@ -11,6 +11,12 @@ use crate::store::Store;
 impl Store {
     pub(crate) fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
         self.connection().all("SELECT * FROM workspaces WHERE deleted_ms IS NULL ORDER BY name", [], read)
+    }
+
+    /// The names of all workspaces, also of those that are deleted, and when.
+    pub(crate) fn all_workspaces(&self) -> Result<Vec<(WorkspaceName, Option<Timestamp>)>, StoreError> {
+        let read = |row: &Row<'_>| Ok((parsed(row, "name", WorkspaceName::parse)?, time_or_never(row, "deleted_ms")?));
+        self.connection().all("SELECT * FROM workspaces ORDER BY name", [], read)
     }
 
     pub(crate) fn workspace(&self, name: &WorkspaceName) -> Result<Option<Workspace>, StoreError> {

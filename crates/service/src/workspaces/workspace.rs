@@ -89,7 +89,7 @@ pub enum WorkspaceError {
 
 /// All workspaces of a home. [`Admission::delete_workspace`](crate::Admission::delete_workspace) deletes them.
 pub struct Workspaces {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
 }
 
 impl Workspaces {
