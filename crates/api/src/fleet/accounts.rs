@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::Method;
 use sandling_engine::store::StoreError;
 use sandling_fleet::LedgerError;
 use sandling_service::{SharedToken, SharedWorkspace, WorkspaceName};
@@ -19,6 +20,7 @@ use crate::delete_workspace::delete_workspace;
 const TOKENS: &str = "token/";
 const WORKSPACES: &str = "workspace/";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, Deserialize)]
 struct WorkspaceRecord {
@@ -58,6 +60,12 @@ impl Fleet {
             }
         };
         tokio::join!(follow, merge);
+    }
+
+    /// Tells the other nodes of a change before the client hears of it, so that it can use its new token at once. What takes
+    /// too long happens later.
+    pub(super) async fn publish_accounts(&self, app: &App) {
+        let _ = tokio::time::timeout(PUBLISH_WITHIN, self.merge(app)).await;
     }
 
     async fn merge(&self, app: &App) -> Result<(), ShareError> {
@@ -128,6 +136,12 @@ impl Fleet {
         let body = serde_json::to_string(token).expect("a token has only text");
         Ok(self.shared.put(&self.membership, &format!("{TOKENS}{}", token.info.prefix), &body).await?)
     }
+}
+
+/// Whether a request can create or end a token or a workspace.
+pub(super) fn may_change(method: &Method, path: &str) -> bool {
+    let is_about = path.starts_with("/v1/workspaces") || path.starts_with("/v1/me/tokens");
+    is_about && matches!(*method, Method::POST | Method::DELETE)
 }
 
 /// `theirs` says whether the workspace is deleted in etcd. What this machine deleted before it joined concerns no other.

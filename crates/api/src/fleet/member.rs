@@ -15,7 +15,7 @@ use super::chosen::KeyedCreates;
 use super::connections::Connections;
 use super::find::Sought;
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{chosen, engine, find, health, join, list, named, place, templates};
+use super::{accounts, chosen, engine, find, health, join, list, named, place, templates};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -123,6 +123,13 @@ impl Fleet {
                 }
                 Ok(None) if method == Method::GET && path == templates::PATH => {
                     return templates::list(self, app, request, here).await;
+                }
+                Ok(None) if accounts::may_change(method, path) => {
+                    let response = here(request).await;
+                    if response.status().is_success() {
+                        self.publish_accounts(app).await;
+                    }
+                    return response;
                 }
                 Ok(None) => self.answer_by_name(app, request, here).await,
                 Err(error) => Err(error),
