@@ -26,8 +26,10 @@ pub(crate) fn describe_client(route: &Route, headers: &mut HeaderMap) {
 /// a sandbox does not see them.
 pub(crate) fn take_route(node: Route, headers: &mut HeaderMap) -> Route {
     let mut take = |name| headers.remove(name).and_then(|value: HeaderValue| value.to_str().ok().map(str::to_owned));
+    let client = take(ADDRESS);
     Route {
-        address: take(ADDRESS).and_then(|address| address.parse().ok()).unwrap_or(node.address),
+        is_passed_on: client.is_some(),
+        address: client.and_then(|address| address.parse().ok()).unwrap_or(node.address),
         scheme: if take(SCHEME).as_deref() == Some("http") { "http" } else { "https" },
         domain: take(DOMAIN).map(Into::into),
         sender: node.sender,
@@ -56,7 +58,8 @@ mod tests {
     use crate::peer::Sender;
 
     fn route(address: &str, domain: Option<&str>, sender: Sender) -> Route {
-        Route { address: address.parse().unwrap(), scheme: "http", domain: domain.map(Into::into), sender }
+        let (address, domain) = (address.parse().unwrap(), domain.map(Into::into));
+        Route { address, scheme: "http", domain, sender, is_passed_on: false }
     }
 
     #[test]
@@ -67,7 +70,9 @@ mod tests {
         describe_client(&route("1.2.3.4:5", None, Sender::Client), &mut headers);
         let seen = take_route(route("10.0.0.1:7", Some("x"), Sender::Node("m".into())), &mut headers);
         assert_eq!((seen.address, seen.scheme, seen.domain), ("1.2.3.4:5".parse().unwrap(), "http", None));
-        assert!(headers.is_empty(), "{headers:?}");
+        assert!(seen.is_passed_on && headers.is_empty(), "{headers:?}");
+        let own = take_route(route("10.0.0.1:7", None, Sender::Node("m".into())), &mut headers);
+        assert!(!own.is_passed_on, "the node itself asks");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Route {
     /// The domain that the server is configured for.
     pub(crate) domain: Option<Arc<str>>,
     pub(crate) sender: Sender,
+    /// A node passes the request on for a client of its own.
+    pub(crate) is_passed_on: bool,
 }
 
 /// Who sends the requests of a connection.

@@ -96,7 +96,10 @@ impl Fleet {
     where
         F: Future<Output = Result<Response, Infallible>>,
     {
-        let sender = request.extensions().get::<Peer>().map_or(Sender::Client, |peer| peer.route().sender.clone());
+        let route = request.extensions().get::<Peer>().map(|peer| peer.route().clone());
+        let is_passed_on = route.as_ref().is_some_and(|route| route.is_passed_on);
+        let sender = route.map_or(Sender::Client, |route| route.sender);
+        let is_about_sandbox = named::sandbox(&request).is_some();
         let shape = e2b::shape_of_client(&request);
         let answer_here = &answer_here;
         let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
@@ -106,15 +109,18 @@ impl Fleet {
             (Sender::Node(machine), ..) if self.membership.has_removed(machine) => {
                 Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
             }
-            (Sender::Node(_), &Method::GET, health::PATH) => return health::answer(),
-            (Sender::Node(_), &Method::GET, place::PATH) => return place::answer(self, app, &request),
-            (Sender::Node(_), &Method::GET, find::PATH) => return find::answer(app, &request),
-            (Sender::Node(_), &Method::POST, path) if named::is_collection(path) => {
+            // What nodes ask each other is none of their clients' business.
+            (Sender::Node(_), &Method::GET, health::PATH) if !is_passed_on => return health::answer(),
+            (Sender::Node(_), &Method::GET, place::PATH) if !is_passed_on => return place::answer(self, app, &request),
+            (Sender::Node(_), &Method::GET, find::PATH) if !is_passed_on => return find::answer(app, &request),
+            (Sender::Node(_), &Method::POST, path) if named::is_collection(path) && !is_about_sandbox => {
                 chosen::create(self, app, request, here).await
             }
             (Sender::Node(_), ..) => return here(request).await,
             (Sender::Client, method, path) => match self.owner(app, &request) {
                 Ok(Some(owner)) => self.forward(app, &owner, request).await,
+                // A server in a sandbox may have the same paths as the API.
+                Ok(None) if is_about_sandbox => return here(request).await,
                 Ok(None) if method == Method::POST && named::is_collection(path) => {
                     place::create(self, app, request, here).await
                 }

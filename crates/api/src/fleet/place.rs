@@ -185,7 +185,11 @@ impl Create<'_> {
         for round in 0..=ROUNDS {
             let mut candidates = match round {
                 ROUNDS if !refusals.values().any(|refusal| *refusal == Refusal::NoTemplate) => Vec::new(),
-                ROUNDS => membership.members(),
+                ROUNDS => {
+                    let mut all = membership.members();
+                    all.retain(|member| member.record.hardware == self.fleet.hardware);
+                    all
+                }
                 _ => membership.candidates(self.template(), &self.fleet.hardware, round, fastrand::u64(..)),
             };
             candidates.retain(|member| !refusals.contains_key(&member.name));

@@ -51,6 +51,6 @@ impl Listener {
     pub(super) fn route(&self, address: SocketAddr) -> Route {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let sender = if self.for_nodes { Sender::Stranger } else { Sender::Client };
-        Route { address, scheme, domain: self.domain.clone(), sender }
+        Route { address, scheme, domain: self.domain.clone(), sender, is_passed_on: false }
     }
 }

@@ -472,6 +472,15 @@ async fn what_one_node_has_is_found_by_its_name_through_all() {
     let node = ask_as_node(&a.address, Some(b.home.path()), &local);
     assert!(node.starts_with("HTTP/1.1 404"), "a node answers nodes only for itself: {node}");
 
+    // What nodes ask each other is closed to a client whose request one of them passes on.
+    let find = "/fleet/find?workspace=default&kind=sandbox&name=web";
+    let as_node = ask_as_node(&b.address, Some(a.home.path()), &format!("GET {find} HTTP/1.1"));
+    assert!(as_node.contains(&web), "{as_node}");
+    for path in [find, "/fleet/offer?workspace=default&template=base&dialect=", "/fleet/health"] {
+        let spied = a.ask("GET", path, &format!("host: 3000-{web}.localhost\r\n"), "");
+        assert!(!spied.head.starts_with("http/1.1 200"), "{path}: {}\n{}", spied.head, spied.body);
+    }
+
     // A template of b makes sandboxes on b, whichever node is asked for one.
     let snapshot = b.post(&format!("/v1/sandboxes/{web}/snapshots"), "{}").json()["id"].as_str().unwrap().to_owned();
     let made = b.post(&format!("/v1/snapshots/{snapshot}/template"), r#"{"name":"mine"}"#);
