@@ -124,8 +124,9 @@ def test_a_snapshot_is_a_template(make):
     assert made.create_snapshot(name="kept-state").snapshot_id == snapshot.snapshot_id
     assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
     assert make(snapshot.snapshot_id).files.read("kept") == "after"
-    with pytest.raises(SandboxException, match="built-in template"):
-        made.create_snapshot(name="code-interpreter-v1")
+    for name in "code-interpreter-v1", "base":
+        with pytest.raises(SandboxException, match="built-in template"):
+            made.create_snapshot(name=name)
     assert Sandbox.delete_snapshot(snapshot.snapshot_id) and not Sandbox.delete_snapshot(snapshot.snapshot_id)
     assert copy.files.read("kept") == "before"
 

@@ -128,12 +128,15 @@ pub(crate) fn has_template(app: &App, workspace: &str, text: &str) -> bool {
 /// Finds the newest snapshot of this name.
 fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<SnapshotInfo>, ApiError> {
     let Ok(wanted) = Name::parse(text) else { return Ok(None) };
-    let mut newest_first = app.engine.snapshots().list(workspace)?;
-    newest_first.reverse();
-    Ok(newest_first.into_iter().find(|info| {
+    Ok(newest(&app.engine.snapshots().list(workspace)?, &wanted).cloned())
+}
+
+/// The newest of these snapshots that has this name, whether it was built as a template or not. They come oldest first.
+pub(super) fn newest<'a>(snapshots: &'a [SnapshotInfo], wanted: &Name) -> Option<&'a SnapshotInfo> {
+    snapshots.iter().rev().find(|info| {
         let plain = info.name.as_deref().and_then(|name| Name::parse(name).ok());
-        Name::from_snapshot(info).or(plain).as_ref() == Some(&wanted)
-    }))
+        Name::from_snapshot(info).or(plain).as_ref() == Some(wanted)
+    })
 }
 
 /// Finds the snapshot of a tag, whether the tag was set by the build or added later.

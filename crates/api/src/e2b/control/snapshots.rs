@@ -33,10 +33,13 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
     }
     let name = body.value.name.filter(|name| !name.is_empty());
     let parsed = name.as_deref().map(Name::parse).transpose()?;
-    if let Some(Name { name, .. }) = parsed.as_ref().filter(|parsed| names::is_taken(&parsed.name)) {
+    let workspace = call.workspace().as_str();
+    if let Some(Name { name, .. }) = &parsed
+        && (names::is_taken(name) || call.app.engine.built_in(workspace, name)?.is_some())
+    {
         return Err(ApiError::bad_request(format!("{name:?} is the name of a built-in template; choose another")));
     }
-    let older = named(&call.app, call.workspace().as_str(), parsed.as_ref())?;
+    let older = named(&call.app, workspace, parsed.as_ref())?;
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
     let info = call.sandbox.info();
     let slept = info.state == SandboxState::Hibernated;
@@ -53,9 +56,17 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
     let saved = saved?.0;
     // As with E2B, a name stands for the newest snapshot that has it.
     for info in older {
-        call.app.engine.snapshots().delete(call.workspace().as_str(), &info.id).await?;
+        if let Err(error) = call.app.engine.snapshots().delete(workspace, &info.id).await {
+            // Another snapshot of this name may have replaced it first. The new one is there in any case.
+            tracing::warn!(
+                snapshot = info.id.as_str(),
+                error = &error as &dyn std::error::Error,
+                "a snapshot that a newer one replaces was not deleted"
+            );
+        }
     }
-    Ok((StatusCode::CREATED, Json(view(&saved))))
+    let all = call.app.engine.snapshots().list(workspace)?;
+    Ok((StatusCode::CREATED, Json(view(&all, &saved))))
 }
 
 /// The name and tag of a snapshot that was not built as a template.
@@ -71,9 +82,12 @@ fn named(app: &App, workspace: &str, name: Option<&Name>) -> Result<Vec<Snapshot
     Ok(all)
 }
 
-/// A named snapshot has its name as id, so that a newer one of the same name has the same id.
-fn view(info: &SnapshotInfo) -> Value {
-    let id = name_of(info).map_or_else(|| info.id.to_string(), |Name { name, tag }| format!("{name}:{tag}"));
+/// A named snapshot has its name as id, so that a newer one of the same name has the same id. If the name leads to something
+/// else among all snapshots, it has its own id.
+fn view(all: &[SnapshotInfo], info: &SnapshotInfo) -> Value {
+    let is_found = |name: &Name| names::newest(all, name).is_some_and(|newest| newest.id == info.id);
+    let name = name_of(info).filter(|name| !names::is_taken(&name.name) && is_found(name));
+    let id = name.map_or_else(|| info.id.to_string(), |Name { name, tag }| format!("{name}:{tag}"));
     json!({ "snapshotID": id, "names": info.name.iter().collect::<Vec<_>>() })
 }
 
@@ -88,7 +102,8 @@ struct SnapshotParams {
 }
 
 async fn list(call: Call<Read>, Params(wanted): Params<SnapshotParams>) -> Result<Response, ApiError> {
-    let mut all = call.app.engine.snapshots().list(call.workspace().as_str())?;
+    let everything = call.app.engine.snapshots().list(call.workspace().as_str())?;
+    let mut all = everything.clone();
     all.retain(|info| Name::from_snapshot(info).is_none());
     if let Some(id) = wanted.sandbox_id.filter(|id| !id.is_empty()) {
         let id = parse_id(&id);
@@ -99,7 +114,7 @@ async fn list(call: Call<Read>, Params(wanted): Params<SnapshotParams>) -> Resul
         all.retain(|info| info.id.as_str() == name || wanted.is_some() && name_of(info) == wanted);
     }
     let key = |info: &SnapshotInfo| Key::new(info.created_at, &info.id);
-    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, view)
+    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, |info| view(&everything, info))
 }
 
 /// Deletes a snapshot, or a template that was built from steps: one of its tags, or all if the request names none.
