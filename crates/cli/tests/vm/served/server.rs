@@ -1,7 +1,9 @@
 //! Test servers. The shared one starts with the first test that needs it and stops with the last.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -15,6 +17,8 @@ use crate::harness::templates;
 
 /// Longer than any operation takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+/// In the home.
+const LOG: &str = "test.log";
 
 pub struct Server {
     pub home: TempDir,
@@ -67,6 +71,11 @@ impl Server {
         std::fs::read_to_string(self.home.path().join("server")).unwrap().trim().to_owned()
     }
 
+    /// What all servers of this home have logged.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join(LOG)).unwrap_or_default()
+    }
+
     pub fn sandbox(&self) -> &str {
         self.sandbox.get_or_init(|| self.ok(&["create", "-t", "base", "--label", "kind=shared"]).trim().to_owned())
     }
@@ -83,7 +92,7 @@ impl Server {
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.sandling(arguments);
-        assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", text(&ran.stderr));
+        assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}\n{}", text(&ran.stderr), self.log());
         text(&ran.stdout)
     }
 
@@ -167,7 +176,8 @@ impl Drop for Server {
 
 fn serve(home: &TempDir, options: &[&str]) -> Child {
     let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-    let mut child = command(home, &arguments).spawn().unwrap();
+    let log = File::options().create(true).append(true).mode(0o600).open(home.path().join(LOG)).unwrap();
+    let mut child = command(home, &arguments).stderr(log).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
     let deadline = Instant::now() + PATIENCE;
