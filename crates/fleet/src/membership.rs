@@ -47,11 +47,17 @@ pub struct Membership<L, C> {
 struct State {
     standing: Option<Standing>,
     table: NodeTable,
-    /// Fingerprints of the machines that are excluded.
-    removed: HashSet<String>,
+    /// Fingerprints of the machines that are excluded. `None` before they are read.
+    removed: Option<HashSet<String>>,
     draining: bool,
     /// Why the node is not a member now, as the log has it.
     problem: Option<String>,
+}
+
+impl State {
+    fn has_removed(&self, fingerprint: &str) -> bool {
+        self.removed.as_ref().is_some_and(|removed| removed.contains(fingerprint))
+    }
 }
 
 /// What came of an attempt to become a member.
@@ -235,11 +241,17 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         let removed = self.watch(REMOVED, |state, update| {
             let fingerprint = |key: &str| key.strip_prefix(REMOVED).unwrap_or(key).to_owned();
             match update {
-                Update::All(records) => state.removed = records.iter().map(|record| fingerprint(&record.key)).collect(),
-                Update::One(Change::Put(record)) => drop(state.removed.insert(fingerprint(&record.key))),
-                Update::One(Change::Deleted { key }) => drop(state.removed.remove(&fingerprint(&key))),
+                Update::All(records) => {
+                    state.removed = Some(records.iter().map(|record| fingerprint(&record.key)).collect());
+                }
+                Update::One(Change::Put(record)) => {
+                    state.removed.get_or_insert_default().insert(fingerprint(&record.key));
+                }
+                Update::One(Change::Deleted { key }) => {
+                    state.removed.get_or_insert_default().remove(&fingerprint(&key));
+                }
             }
-            if state.removed.contains(&self.about.fingerprint) {
+            if state.has_removed(&self.about.fingerprint) {
                 state.standing = None;
             }
         });
@@ -283,13 +295,19 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         if state.table.is_empty() {
             return Err(NoMembersYet);
         }
-        let found = state.table.by_tag(tag).filter(|member| !state.removed.contains(&member.record.fingerprint));
+        let found = state.table.by_tag(tag).filter(|member| !state.has_removed(&member.record.fingerprint));
         Ok(found.cloned())
     }
 
     /// Whether the machine with this fingerprint is excluded, as far as this node knows.
     pub fn has_removed(&self, fingerprint: &str) -> bool {
-        self.state().removed.contains(fingerprint)
+        self.state().has_removed(fingerprint)
+    }
+
+    /// Whether this node has read who is excluded, and it is not.
+    pub fn belongs(&self) -> bool {
+        let state = self.state();
+        state.removed.is_some() && !state.has_removed(&self.about.fingerprint)
     }
 
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.

@@ -74,7 +74,11 @@ mod tests {
         register(&b).await;
         ledger.commit(Transaction::default().then(Write::Delete { key: node_key("b") })).await.unwrap();
         register(&a).await;
+        assert!(!a.belongs(), "it has not read yet who is removed");
         let removed = async {
+            while !b.belongs() {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
             remove(&ledger, "b").await.unwrap();
             while !a.has_removed("b") || b.writer().is_some() {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -85,6 +89,6 @@ mod tests {
             () = a.watch_members() => {}
             () = b.watch_members() => {}
         }
-        assert!(!a.has_removed("a"));
+        assert!(!a.has_removed("a") && a.belongs() && b.has_removed("b") && !b.belongs());
     }
 }

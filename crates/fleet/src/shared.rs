@@ -68,7 +68,8 @@ impl SharedRecords {
     fn learn(&self, record: &Record) -> (String, Known) {
         let name = name(&record.key).to_owned();
         let proven = decode::<Proven>(record).ok().filter(|proven| self.is_genuine(&name, proven));
-        if proven.is_none() {
+        let is_new = self.state().as_ref().and_then(|all| Some(all.get(&name)?.revision)) != Some(record.modified);
+        if proven.is_none() && is_new {
             tracing::warn!(key = &*record.key, "the fleet's etcd has a record that no node has written");
         }
         (name, Known { body: proven.map(|proven| proven.body), revision: record.modified })
