@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::tokens::{TokenInfo, TokenRow, Tokens};
 use crate::workspaces::{WorkspaceName, Workspaces};
 
-/// For how long a token that has ended is shared. Homes forget it at about that time.
+/// For how long a token that has expired is shared. Homes forget it at about that time.
 const SHARED_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// A token without its secret.
@@ -39,10 +39,10 @@ impl SharedToken {
         self.hash == copy.hash && ended(self) < ended(copy)
     }
 
-    /// Whether the token has ended so long ago that homes forget it.
+    /// Whether the token has expired so long ago that homes forget it. A revoked one is kept until then: a home that was
+    /// off, or a restored backup, may still know it as valid.
     pub fn is_forgotten(&self) -> bool {
-        let ended = [self.revoked_at, self.info.expires_at].into_iter().flatten().min();
-        ended.is_some_and(|at| at < Timestamp::now() - SHARED_FOR)
+        self.info.expires_at.is_some_and(|at| at < Timestamp::now() - SHARED_FOR)
     }
 }
 
@@ -70,13 +70,18 @@ impl Workspaces {
     pub fn adopt(&self, name: &WorkspaceName) -> Result<bool, StoreError> {
         self.store.insert_workspace(name, Timestamp::now())
     }
+
+    /// Takes the name of a workspace that another home has deleted, unless there is, or ever was, one of this name.
+    pub fn adopt_deleted(&self, name: &WorkspaceName, deleted_at: Timestamp) -> Result<(), StoreError> {
+        self.store.insert_deleted_workspace(name, deleted_at)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{Fixture, workspace};
-    use crate::{AuthError, NewToken, Scope};
+    use crate::{AuthError, NewToken, Scope, WorkspaceError};
 
     fn copy(from: &Fixture, to: &Fixture) {
         for token in from.tokens.shared().unwrap() {
@@ -124,6 +129,35 @@ mod tests {
         copy(&one, &other);
         let (ours, theirs) = (one.tokens.shared().unwrap(), other.tokens.shared().unwrap());
         assert_eq!(of(&ours, &token.info.prefix), of(&theirs, &token.info.prefix));
+    }
+
+    #[test]
+    fn a_revoked_token_is_shared_until_it_would_have_expired() {
+        let home = Fixture::new();
+        let token = home.tokens.create(&NewToken::new(&WorkspaceName::default(), Scope::Run)).unwrap();
+        let all = home.tokens.shared().unwrap();
+        let long_ago = Timestamp::now() - SHARED_FOR - Duration::from_secs(1);
+        let revoked = SharedToken { revoked_at: Some(long_ago), ..of(&all, &token.info.prefix).clone() };
+        assert!(home.tokens.adopt(&revoked).unwrap());
+        home.tokens.create(&NewToken::new(&WorkspaceName::default(), Scope::Run)).unwrap();
+        let all = home.tokens.shared().unwrap();
+        assert!(revoked.is_news_to(&SharedToken { revoked_at: None, ..revoked.clone() }));
+        assert_eq!(of(&all, &token.info.prefix).revoked_at.map(Timestamp::as_second), Some(long_ago.as_second()));
+        let expired = TokenInfo { expires_at: Some(long_ago), ..revoked.info.clone() };
+        assert!(!revoked.is_forgotten() && SharedToken { info: expired, ..revoked }.is_forgotten());
+    }
+
+    #[test]
+    fn the_name_of_a_workspace_that_another_home_has_deleted_is_taken() {
+        let home = Fixture::new();
+        let (team, mine) = (workspace("team"), workspace("mine"));
+        home.workspaces.create(&mine).unwrap();
+        for name in [&team, &mine] {
+            home.workspaces.adopt_deleted(name, Timestamp::now()).unwrap();
+        }
+        assert!(matches!(home.workspaces.create(&team), Err(WorkspaceError::NameTaken(_))));
+        assert!(!home.workspaces.adopt(&team).unwrap());
+        assert!(home.workspaces.find(&mine).is_ok(), "the one that is here stays");
     }
 
     #[test]

@@ -52,8 +52,9 @@ impl Store {
         self.connection().all("SELECT * FROM tokens ORDER BY prefix", [], read)
     }
 
-    /// Adds a token of another home unless its prefix is taken or its workspace is missing. If it is there and was revoked
-    /// elsewhere, it is revoked here, too. Returns whether that revoked it.
+    /// Adds a token of another home unless its prefix is taken or its workspace is missing. A revoked one is added even if the
+    /// workspace is deleted. If the token is there and was revoked elsewhere, it is revoked here, too. Returns whether that
+    /// revoked it.
     pub(crate) fn merge_token(&self, token: &TokenRow) -> Result<bool, StoreError> {
         let revoked_ms = token.revoked_at.map(Timestamp::as_millisecond);
         let mut connection = self.connection();
@@ -61,8 +62,8 @@ impl Store {
         let TokenRow { info, hash, .. } = token;
         transaction.run(
             "INSERT INTO tokens (prefix, hash, name, workspace, scope, created_ms, expires_ms, revoked_ms) \
-                 SELECT ?1, ?2, ?3, name, ?5, ?6, ?7, ?8 FROM workspaces WHERE name = ?4 AND deleted_ms IS NULL \
-                 ON CONFLICT (prefix) DO NOTHING",
+                 SELECT ?1, ?2, ?3, name, ?5, ?6, ?7, ?8 FROM workspaces \
+                 WHERE name = ?4 AND (deleted_ms IS NULL OR ?8 IS NOT NULL) ON CONFLICT (prefix) DO NOTHING",
             params![
                 info.prefix,
                 hash.as_bytes(),
@@ -107,14 +108,10 @@ impl Store {
         )
     }
 
-    /// Deletes tokens that expired or were revoked before `then`.
+    /// Deletes tokens that expired before `then`. A revoked token without an expiry stays: another home that has a copy, or a
+    /// restored backup, may still know it as valid.
     pub(crate) fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
-        self.connection()
-            .run(
-                "DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1",
-                params![then.as_millisecond(), i64::MAX],
-            )
-            .map(drop)
+        self.connection().run("DELETE FROM tokens WHERE expires_ms < ?1", [then.as_millisecond()]).map(drop)
     }
 }
 

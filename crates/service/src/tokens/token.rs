@@ -16,7 +16,7 @@ use crate::workspaces::WorkspaceName;
 const LONGEST_NAME: usize = 64;
 /// Stops a script that makes tokens in an endless loop.
 const TOKENS_PER_WORKSPACE: u32 = 1000;
-/// For how long an expired or revoked token is told apart from an unknown one.
+/// For how long an expired token is told apart from an unknown one.
 const REMEMBERED: Duration = Duration::from_secs(90 * 24 * 3600);
 /// A prefix has 32 random bits, so several collisions in a row mean that something else is wrong.
 const ATTEMPTS: u32 = 8;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tokens_that_ended_long_ago_are_deleted() {
+    fn only_tokens_that_expired_long_ago_are_deleted() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let soon = Timestamp::now() + Duration::from_secs(60);
@@ -252,6 +252,6 @@ mod tests {
         fixture.store.forget_tokens(Timestamp::now() - Duration::from_secs(5)).unwrap();
         assert!(there(&expiring) && there(&revoked) && there(&good));
         fixture.store.forget_tokens(soon + Duration::from_secs(1)).unwrap();
-        assert!(!there(&expiring) && !there(&revoked) && there(&good));
+        assert!(!there(&expiring) && there(&revoked) && there(&good));
     }
 }

@@ -31,6 +31,16 @@ impl Store {
         )
     }
 
+    /// Takes the name of a workspace that was deleted elsewhere. Changes nothing if there is, or ever was, one here.
+    pub(crate) fn insert_deleted_workspace(&self, name: &WorkspaceName, deleted: Timestamp) -> Result<(), StoreError> {
+        self.connection()
+            .run(
+                "INSERT INTO workspaces (name, created_ms, deleted_ms) VALUES (?1, ?2, ?2) ON CONFLICT DO NOTHING",
+                params![name.as_str(), deleted.as_millisecond()],
+            )
+            .map(drop)
+    }
+
     /// Marks a workspace as deleted, revokes its tokens and deletes its quota, secrets, previews, builds and stored
     /// answers, all or nothing. Returns false if there is no such workspace.
     pub(crate) fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
