@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use sandling_fleet::{is_assigned, release};
-use sandling_service::KeyRefused;
+use sandling_service::{IdempotencyKey, KeyRefused, WorkspaceName};
 
 use super::member::Fleet;
 use super::place::{Wanted, key, refused};
@@ -57,7 +57,8 @@ where
         return Ok(declined(refusal.render(&sandling_service::random::hex::<8>())));
     }
     let response = here(request).await;
-    let is_given_up = lacks_resources(&response) && !is_local && turn.give_up(app).await;
+    let may_go = lacks_resources(&response) && !is_local && had_no_effect(app, &principal.workspace, &turn.key);
+    let is_given_up = may_go && turn.give_up(app).await;
     Ok(if is_given_up { declined(response) } else { response })
 }
 
@@ -66,7 +67,14 @@ fn declined(mut response: Response) -> Response {
     response
 }
 
-/// Whether a create was refused for reasons of this node, before it had any effect.
+/// Whether no create with this key has begun here, or it was undone. A refusal alone does not show that: the answer of a
+/// create may be what could not be stored, or the refusal may be that of a retry whose first attempt succeeded.
+fn had_no_effect(app: &App, workspace: &WorkspaceName, key: &str) -> bool {
+    let key = IdempotencyKey::parse(key);
+    key.is_some_and(|key| app.service.idempotency.has(workspace, &key).is_ok_and(|has| !has))
+}
+
+/// Whether a create was refused for reasons of this node.
 fn lacks_resources(response: &Response) -> bool {
     [StatusCode::SERVICE_UNAVAILABLE, StatusCode::INSUFFICIENT_STORAGE].contains(&response.status())
 }

@@ -202,6 +202,11 @@ impl Idempotency {
         }
     }
 
+    /// Whether a request with this key has begun here and may have had an effect.
+    pub fn has(&self, workspace: &WorkspaceName, key: &IdempotencyKey) -> Result<bool, StoreError> {
+        self.store.has_key(workspace.as_str(), &key.0)
+    }
+
     fn forget_old(&self) -> Result<(), StoreError> {
         self.store.forget_keys(Timestamp::now() - RETENTION, |owner| self.owner.is_alive(owner))
     }
@@ -306,6 +311,22 @@ mod tests {
         let fixture = Fixture::new();
         fresh(begin(&fixture.idempotency, "k")).abandon().unwrap();
         fresh(begin(&fixture.idempotency, "k")).abandon().unwrap();
+    }
+
+    #[test]
+    fn a_key_is_there_until_its_request_is_known_to_have_had_no_effect() {
+        let fixture = Fixture::new();
+        let default = WorkspaceName::default();
+        let has = |key| fixture.idempotency.has(&default, &IdempotencyKey::parse(key).unwrap()).unwrap();
+        let [refused, done, cut_off] = ["refused", "done", "cut off"].map(|key| {
+            assert!(!has(key));
+            fresh(begin(&fixture.idempotency, key))
+        });
+        assert!(has("refused") && has("done") && has("cut off"));
+        refused.abandon().unwrap();
+        done.finish(&answer(1)).unwrap();
+        drop(cut_off);
+        assert!(!has("refused") && has("done") && has("cut off"));
     }
 
     #[test]

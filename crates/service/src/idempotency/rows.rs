@@ -67,6 +67,11 @@ impl Store {
         Ok(found)
     }
 
+    pub(crate) fn has_key(&self, workspace: &str, key: &str) -> Result<bool, StoreError> {
+        let found = "SELECT 1 FROM idempotency WHERE workspace = ?1 AND key = ?2";
+        Ok(self.connection().find(found, [workspace, key], |_| Ok(()))?.is_some())
+    }
+
     pub(crate) fn attach_object(&self, claim: &KeyClaim, object: &str) -> Result<(), StoreError> {
         self.connection().run(
             "UPDATE idempotency SET object = ?4 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
