@@ -4,12 +4,11 @@
 //! and when etcd has something new, a node merges the records of etcd into its database and writes to etcd what is new in the
 //! database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use axum::http::Method;
-use sandling_engine::store::StoreError;
-use sandling_fleet::LedgerError;
+use jiff::Timestamp;
 use sandling_service::{SharedToken, SharedWorkspace, WorkspaceName};
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +20,15 @@ const TOKENS: &str = "token/";
 const WORKSPACES: &str = "workspace/";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PUBLISH_WITHIN: Duration = Duration::from_secs(2);
+/// What one round may take after it has adopted what is new in etcd.
+const REST_WITHIN: Duration = Duration::from_secs(10);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct WorkspaceRecord {
     deleted: bool,
+    /// Records of earlier versions lack it.
+    #[serde(default)]
+    deleted_ms: Option<i64>,
 }
 
 /// What a node does about its own copy and that of etcd.
@@ -35,14 +39,31 @@ enum Step {
     Adopt,
     /// The copy of etcd lacks something.
     Publish,
+    /// This machine had the workspace before it joined, and the fleet had deleted one of the same name earlier.
+    Keep,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum ShareError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
+/// What is left to do after everything new in etcd is adopted, but for deletions.
+#[derive(Default)]
+struct Rest {
+    /// Names of records, and their new bodies. Without a body, the record is removed.
+    writes: Vec<(String, Option<String>)>,
+    deletions: Vec<WorkspaceName>,
+    kept: Vec<WorkspaceName>,
+}
+
+impl Rest {
+    fn write_workspace(&mut self, name: &str, deleted_at: Option<Timestamp>) {
+        let deleted_ms = deleted_at.map(Timestamp::as_millisecond);
+        let record = WorkspaceRecord { deleted: deleted_ms.is_some(), deleted_ms };
+        let body = serde_json::to_string(&record).expect("a record has no maps");
+        self.writes.push((format!("{WORKSPACES}{name}"), Some(body)));
+    }
+
+    fn write_token(&mut self, token: &SharedToken) {
+        let body = serde_json::to_string(token).expect("a token has only text");
+        self.writes.push((format!("{TOKENS}{}", token.info.prefix), Some(body)));
+    }
 }
 
 impl Fleet {
@@ -51,11 +72,17 @@ impl Fleet {
         let news = tokio::sync::Notify::new();
         let follow = self.shared.follow(&self.membership, || news.notify_one());
         let merge = async {
+            let mut reported = HashSet::new();
             loop {
                 let _ = tokio::time::timeout(LOOK_EVERY, news.notified()).await;
-                // What fails now is tried again in the next round.
-                if let Err(error) = self.merge(app).await {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "tokens cannot be shared now");
+                for workspace in self.merge(app).await {
+                    if reported.insert(workspace.clone()) {
+                        tracing::warn!(
+                            workspace = workspace.as_str(),
+                            "the fleet deleted a workspace of this name before this machine joined; the workspace here \
+                             stays and works on this node only"
+                        );
+                    }
                 }
             }
         };
@@ -68,74 +95,90 @@ impl Fleet {
         let _ = tokio::time::timeout(PUBLISH_WITHIN, self.merge(app)).await;
     }
 
-    async fn merge(&self, app: &App) -> Result<(), ShareError> {
-        // A token needs its workspace.
-        self.merge_workspaces(app).await?;
-        self.merge_tokens(app).await
+    /// What fails is tried again in the next round, and stops nothing else. Returns the workspaces of [`Step::Keep`].
+    async fn merge(&self, app: &App) -> Vec<WorkspaceName> {
+        let mut rest = Rest::default();
+        if !self.membership.belongs() {
+            return rest.kept;
+        }
+        // Revocations wait neither for a write to etcd nor for a deletion. A token needs its workspace.
+        self.adopt_workspaces(app, &mut rest);
+        self.adopt_tokens(app, &mut rest);
+        let finish = async {
+            for (name, body) in &rest.writes {
+                or_later(match body {
+                    Some(body) => self.shared.put(&self.membership, name, body).await,
+                    None => self.shared.remove(&self.membership, name).await,
+                });
+            }
+            for name in &rest.deletions {
+                // As long as it has sandboxes here, it stays.
+                let _ = delete_workspace(app, name).await;
+            }
+        };
+        let _ = tokio::time::timeout(REST_WITHIN, finish).await;
+        rest.kept
     }
 
-    async fn merge_workspaces(&self, app: &App) -> Result<(), ShareError> {
-        let own = app.service.workspaces.shared()?.into_iter();
+    fn adopt_workspaces(&self, app: &App, rest: &mut Rest) {
+        let own = or_later(app.service.workspaces.shared()).into_iter();
         let mut own: BTreeMap<_, _> = own.map(|workspace| (workspace.name.to_string(), workspace)).collect();
-        let Some(known) = self.shared.all(WORKSPACES) else { return Ok(()) };
+        let Some(known) = self.shared.all(WORKSPACES) else { return };
         for (name, body) in known {
-            let Ok(WorkspaceRecord { deleted }) = serde_json::from_str(&body) else { continue };
+            let Ok(theirs) = serde_json::from_str::<WorkspaceRecord>(&body) else { continue };
             let mine = own.remove(&name);
             let Some(parsed) = WorkspaceName::parse(&name) else { continue };
-            match workspace_step(mine.as_ref(), Some(deleted), self.settings.joined_ms) {
-                Step::Adopt if deleted => {
-                    // As long as it has sandboxes here, it stays.
-                    let _ = delete_workspace(app, &parsed).await;
+            match (workspace_step(mine.as_ref(), Some(theirs), self.settings.joined_ms), mine) {
+                (Step::Adopt, Some(_)) => rest.deletions.push(parsed),
+                (Step::Adopt, None) if theirs.deleted => {
+                    let deleted_at = theirs.deleted_ms.and_then(|at| Timestamp::from_millisecond(at).ok());
+                    let deleted_at = deleted_at.unwrap_or_else(Timestamp::now);
+                    or_later(app.service.workspaces.adopt_deleted(&parsed, deleted_at));
                 }
-                Step::Adopt => drop(app.service.workspaces.adopt(&parsed)?),
-                Step::Publish => self.publish_workspace(&name, true).await?,
-                Step::Nothing => {}
+                (Step::Adopt, None) => drop(or_later(app.service.workspaces.adopt(&parsed))),
+                (Step::Publish, Some(mine)) => rest.write_workspace(&name, mine.deleted_at),
+                (Step::Keep, _) => rest.kept.push(parsed),
+                _ => {}
             }
         }
         for (name, mine) in own {
             if workspace_step(Some(&mine), None, self.settings.joined_ms) == Step::Publish {
-                self.publish_workspace(&name, false).await?;
+                rest.write_workspace(&name, mine.deleted_at);
             }
         }
-        Ok(())
     }
 
-    async fn publish_workspace(&self, name: &str, deleted: bool) -> Result<(), ShareError> {
-        let body = serde_json::to_string(&WorkspaceRecord { deleted }).expect("a record has one field");
-        Ok(self.shared.put(&self.membership, &format!("{WORKSPACES}{name}"), &body).await?)
-    }
-
-    async fn merge_tokens(&self, app: &App) -> Result<(), ShareError> {
-        let own = app.service.tokens.shared()?.into_iter();
+    fn adopt_tokens(&self, app: &App, rest: &mut Rest) {
+        let own = or_later(app.service.tokens.shared()).into_iter();
         let mut own: BTreeMap<_, _> = own.map(|token| (token.info.prefix.clone(), token)).collect();
         let mut has_ended = false;
-        let Some(known) = self.shared.all(TOKENS) else { return Ok(()) };
+        let Some(known) = self.shared.all(TOKENS) else { return };
         for (prefix, body) in known {
             let Ok(theirs) = serde_json::from_str::<SharedToken>(&body) else { continue };
             let mine = own.remove(&prefix);
             if theirs.is_forgotten() {
-                self.shared.remove(&self.membership, &format!("{TOKENS}{prefix}")).await?;
+                rest.writes.push((format!("{TOKENS}{prefix}"), None));
                 continue;
             }
             match (token_step(mine.as_ref(), Some(&theirs)), mine) {
-                (Step::Adopt, _) => has_ended |= app.service.tokens.adopt(&theirs)?,
-                (Step::Publish, Some(mine)) => self.publish_token(&mine).await?,
+                (Step::Adopt, _) => has_ended |= or_later(app.service.tokens.adopt(&theirs)),
+                (Step::Publish, Some(mine)) => rest.write_token(&mine),
                 _ => {}
             }
         }
         if has_ended {
             app.end_unauthorized();
         }
-        for mine in own.into_values() {
-            self.publish_token(&mine).await?;
-        }
-        Ok(())
+        own.values().for_each(|mine| rest.write_token(mine));
     }
+}
 
-    async fn publish_token(&self, token: &SharedToken) -> Result<(), ShareError> {
-        let body = serde_json::to_string(token).expect("a token has only text");
-        Ok(self.shared.put(&self.membership, &format!("{TOKENS}{}", token.info.prefix), &body).await?)
-    }
+/// The result, or nothing if it failed: the next round tries again.
+fn or_later<T: Default>(result: Result<T, impl std::error::Error + 'static>) -> T {
+    result.unwrap_or_else(|error| {
+        tracing::debug!(error = &error as &dyn std::error::Error, "tokens cannot be shared now");
+        T::default()
+    })
 }
 
 /// Whether a request can create or end a token or a workspace.
@@ -144,12 +187,17 @@ pub(super) fn may_change(method: &Method, path: &str) -> bool {
     is_about && matches!(*method, Method::POST | Method::DELETE)
 }
 
-/// `theirs` says whether the workspace is deleted in etcd. What this machine deleted before it joined concerns no other.
-fn workspace_step(mine: Option<&SharedWorkspace>, theirs: Option<bool>, joined_ms: i64) -> Step {
-    match (mine.map(|mine| mine.deleted_at), theirs) {
-        (None, Some(false)) | (Some(None), Some(true)) => Step::Adopt,
-        (Some(None), None) => Step::Publish,
-        (Some(Some(at)), Some(false)) if at.as_millisecond() >= joined_ms => Step::Publish,
+/// What this machine deleted before it joined concerns no other node, and what the fleet deleted before concerns none here.
+fn workspace_step(mine: Option<&SharedWorkspace>, theirs: Option<WorkspaceRecord>, joined_ms: i64) -> Step {
+    let Some(theirs) = theirs else {
+        return if mine.is_some_and(|mine| mine.deleted_at.is_none()) { Step::Publish } else { Step::Nothing };
+    };
+    let is_since_join = |deleted_ms: Option<i64>| deleted_ms.is_some_and(|at| at >= joined_ms);
+    match (mine.map(|mine| mine.deleted_at.map(Timestamp::as_millisecond)), theirs.deleted) {
+        (None, _) => Step::Adopt,
+        (Some(None), true) if is_since_join(theirs.deleted_ms) => Step::Adopt,
+        (Some(None), true) => Step::Keep,
+        (Some(deleted_ms), false) if is_since_join(deleted_ms) => Step::Publish,
         _ => Step::Nothing,
     }
 }
@@ -166,26 +214,51 @@ fn token_step(mine: Option<&SharedToken>, theirs: Option<&SharedToken>) -> Step 
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
+
+    const LIVE: WorkspaceRecord = WorkspaceRecord { deleted: false, deleted_ms: None };
+
+    fn deleted(at: i64) -> WorkspaceRecord {
+        WorkspaceRecord { deleted: true, deleted_ms: Some(at) }
+    }
+
+    fn step(mine: Option<Option<i64>>, theirs: Option<WorkspaceRecord>) -> Step {
+        let mine = mine.map(|deleted_ms| SharedWorkspace {
+            name: WorkspaceName::parse("team").unwrap(),
+            deleted_at: deleted_ms.map(|at| Timestamp::from_millisecond(at).unwrap()),
+        });
+        workspace_step(mine.as_ref(), theirs, 10)
+    }
 
     #[test]
     fn a_workspace_is_everywhere_until_a_member_deletes_it() {
-        let workspace = |deleted_ms: Option<i64>| SharedWorkspace {
-            name: WorkspaceName::parse("team").unwrap(),
-            deleted_at: deleted_ms.map(|at| Timestamp::from_millisecond(at).unwrap()),
-        };
-        let step = |mine: Option<Option<i64>>, theirs| workspace_step(mine.map(workspace).as_ref(), theirs, 10);
         assert_eq!(step(Some(None), None), Step::Publish);
-        assert_eq!(step(None, Some(false)), Step::Adopt);
-        assert_eq!(step(Some(None), Some(false)), Step::Nothing);
-        assert_eq!(step(Some(None), Some(true)), Step::Adopt);
-        assert_eq!(step(Some(Some(11)), Some(false)), Step::Publish);
-        assert_eq!(step(Some(Some(9)), Some(false)), Step::Nothing, "deleted before the machine joined");
-        for theirs in [None, Some(true)] {
+        assert_eq!(step(None, Some(LIVE)), Step::Adopt);
+        assert_eq!(step(Some(None), Some(LIVE)), Step::Nothing);
+        assert_eq!(step(Some(None), Some(deleted(11))), Step::Adopt);
+        assert_eq!(step(Some(Some(11)), Some(LIVE)), Step::Publish);
+        for theirs in [None, Some(deleted(11))] {
             assert_eq!(step(Some(Some(11)), theirs), Step::Nothing);
         }
-        assert_eq!(step(None, Some(true)), Step::Nothing);
+        assert_eq!(step(None, Some(deleted(11))), Step::Adopt, "its name is taken here, too");
+    }
+
+    #[test]
+    fn deletions_from_before_a_machine_joined_delete_nothing() {
+        assert_eq!(step(Some(Some(9)), Some(LIVE)), Step::Nothing);
+        assert_eq!(step(Some(None), Some(deleted(9))), Step::Keep);
+        let old: WorkspaceRecord = serde_json::from_str(r#"{"deleted":true}"#).unwrap();
+        assert_eq!(step(Some(None), Some(old)), Step::Keep, "nobody knows when");
+        assert_eq!(step(None, Some(deleted(9))), Step::Adopt);
+    }
+
+    #[test]
+    fn a_record_says_when_a_workspace_was_deleted() {
+        let mut rest = Rest::default();
+        rest.write_workspace("live", None);
+        rest.write_workspace("gone", Some(Timestamp::from_millisecond(11).unwrap()));
+        let read = |body: &str| serde_json::from_str::<WorkspaceRecord>(body).unwrap();
+        let records: Vec<_> = rest.writes.iter().map(|(_, body)| read(body.as_ref().unwrap())).collect();
+        assert!(!records[0].deleted && records[1].deleted && records[1].deleted_ms == Some(11));
     }
 }

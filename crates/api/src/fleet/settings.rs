@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -65,15 +66,28 @@ impl FleetSettings {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(FleetError::File { path, source }),
         };
-        serde_json::from_slice(&text).map(Some).map_err(|source| FleetError::Settings { path, source })
+        let mut settings: Self =
+            serde_json::from_slice(&text).map_err(|source| FleetError::Settings { path, source })?;
+        if settings.joined_ms == 0 {
+            // Settings of an earlier version lack it. What this machine deleted before may be older than its fleet.
+            settings.joined_ms = Timestamp::now().as_millisecond();
+            settings.write(home)?;
+        }
+        Ok(Some(settings))
     }
 
     /// Stores the settings. The certificate authority is created unless it is there already.
     pub fn store(&self, home: &Home) -> Result<(), FleetError> {
         self.certificate(home)?;
+        self.write(home)
+    }
+
+    fn write(&self, home: &Home) -> Result<(), FleetError> {
         let path = home.fleet().join("fleet.json");
         let text = serde_json::to_string_pretty(self).expect("settings have only text");
-        fs::write(&path, text).map_err(|source| FleetError::File { path, source })
+        let new = path.with_extension("new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|source| FleetError::File { path, source })
     }
 
     pub fn ledger(&self, home: &Home) -> Result<EtcdLedger, FleetError> {
@@ -165,3 +179,23 @@ pub(super) fn roots(authority_pem: &[u8]) -> Result<RootCertStore, FleetError> {
 }
 
 pub(super) type Membership = sandling_fleet::Membership<EtcdLedger, BootClock>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_without_the_time_of_joining_get_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        fs::create_dir_all(home.fleet()).unwrap();
+        let old = r#"{"name":"a","address":"10.0.0.1:7443","engine":[],"fingerprint":"f"}"#;
+        fs::write(home.fleet().join("fleet.json"), old).unwrap();
+        let before = Timestamp::now().as_millisecond();
+        let joined_ms = || FleetSettings::load(&home).unwrap().unwrap().joined_ms;
+        let first = joined_ms();
+        assert!(first >= before);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert_eq!(joined_ms(), first);
+    }
+}
