@@ -28,6 +28,10 @@ use super::definition::{
     Write,
 };
 
+/// A connection that was cut off silently looks like one without news. So a watch without news fails after this time, and its
+/// caller lists the records anew.
+const WATCH_AT_MOST: Duration = Duration::from_secs(30);
+
 pub struct EtcdLedger {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// Such as `https://10.0.0.1:2379`.
@@ -353,7 +357,9 @@ impl Ledger for EtcdLedger {
             "start_revision": (after.0 + 1).to_string(),
         }});
         let response = self.send("watch", &body).await?;
-        self.first_message(response, |line| changes_in(line, after)).await
+        let change = self.first_message(response, |line| changes_in(line, after));
+        let change = tokio::time::timeout(WATCH_AT_MOST, change).await;
+        change.unwrap_or_else(|_| Err(unavailable(format!("nothing has changed in {WATCH_AT_MOST:?}"))))
     }
 
     async fn compact(&self, until: Revision) -> Result<(), LedgerError> {
