@@ -131,6 +131,19 @@ def test_a_snapshot_is_a_template(make):
     assert copy.files.read("kept") == "before"
 
 
+def test_a_snapshot_of_the_file_system_boots(make):
+    made = make()
+    made.files.write("kept", "text")
+    background = "sleep 1000 >/dev/null 2>&1 & echo started"
+    assert made.commands.run(background).stdout == "started\n"
+    snapshot = made.create_snapshot(mode="filesystem")
+    assert made.commands.run("pgrep -c -x sleep").stdout == "1\n"
+    copy = make(snapshot.snapshot_id)
+    assert copy.files.read("kept") == "text"
+    assert copy.commands.run("pgrep -c -x sleep || true").stdout == "0\n"
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
 def test_a_snapshot_of_one_that_sleeps_leaves_it_asleep(make):
     made = make()
     made.files.write("kept", "text")

@@ -265,6 +265,7 @@ impl From<VolumeError> for ApiError {
             VolumeError::Name
             | VolumeError::Size(_)
             | VolumeError::TooMany
+            | VolumeError::OnlyDisk
             | VolumeError::Twice(_)
             | VolumeError::Place(_) => Self::bad_request(message),
             VolumeError::NotSaid => Self::new(StatusCode::BAD_REQUEST, "volumes_not_said", message),

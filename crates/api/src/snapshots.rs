@@ -10,7 +10,7 @@ use crate::error::ApiError;
 pub(crate) fn resolve(app: &App, workspace: &WorkspaceName, named: &str) -> Result<SnapshotId, ApiError> {
     match SnapshotId::parse(named) {
         Some(id) => Ok(id),
-        None => by_name(app, workspace, named)?.ok_or_else(|| ApiError::not_found("snapshot")),
+        None => by_name(app, workspace.as_str(), named)?.ok_or_else(|| ApiError::not_found("snapshot")),
     }
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn check_free(app: &App, workspace: &WorkspaceName, name: &str) -> Re
     if SnapshotId::parse(name).is_some() {
         return Err(ApiError::bad_request("the name of a snapshot must not be an id"));
     }
-    match by_name(app, workspace, name)? {
+    match by_name(app, workspace.as_str(), name)? {
         None => Ok(()),
         Some(id) => {
             let message = format!(
@@ -30,7 +30,15 @@ pub(crate) fn check_free(app: &App, workspace: &WorkspaceName, name: &str) -> Re
     }
 }
 
-fn by_name(app: &App, workspace: &WorkspaceName, name: &str) -> Result<Option<SnapshotId>, ApiError> {
-    let oldest_first = app.engine.snapshots().list(workspace.as_str())?;
+/// Finds a snapshot by its id or name.
+pub(crate) fn find(app: &App, workspace: &str, named: &str) -> Result<Option<SnapshotId>, ApiError> {
+    match SnapshotId::parse(named) {
+        Some(id) => Ok(app.engine.snapshots().find(workspace, &id)?.map(|info| info.id)),
+        None => by_name(app, workspace, named),
+    }
+}
+
+fn by_name(app: &App, workspace: &str, name: &str) -> Result<Option<SnapshotId>, ApiError> {
+    let oldest_first = app.engine.snapshots().list(workspace)?;
     Ok(oldest_first.into_iter().rev().find(|info| info.name.as_deref() == Some(name)).map(|info| info.id))
 }

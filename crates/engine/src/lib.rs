@@ -47,8 +47,8 @@ pub use machine::{
 pub use model::{
     Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Kept, Lifetime, LifetimeChange,
     MOST_CHECKPOINTS, NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo,
-    SandboxSettings, SavedVolume, Sleep, SnapshotId, SnapshotInfo, Standing, State, Timeline, TimelineError,
-    USUAL_CHECKPOINTS, VolumeId, VolumeInfo, VolumeKind,
+    SandboxSettings, SavedVolume, Sleep, SnapshotId, SnapshotInfo, SnapshotSpec, Standing, State, Timeline,
+    TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo, VolumeKind,
 };
 pub use network::{
     NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefaultChange, NetworkError, NetworkSpec, Networks,

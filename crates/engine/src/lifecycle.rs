@@ -10,7 +10,7 @@ pub enum Request {
     /// Run something in it, or touch its files.
     Use,
     /// Save it, as a snapshot or for a fork.
-    Save,
+    Save(Kept),
     Pause,
     Resume,
     /// By a caller, after it was idle, or instead of its end.
@@ -66,8 +66,8 @@ pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
         (Orphaned, TakeOver(row @ (Running | Paused | Hibernated))) => Ok(Go(*row)),
         (Orphaned, _) => Err(Refused::NotReadyYet),
         // Only a guest that runs can write its caches out.
-        (Stalled, Hibernate(Kept::Disk)) => Err(Refused::DiskFull),
-        (Paused, Hibernate(Kept::Disk)) => Err(Refused::Paused),
+        (Stalled, Hibernate(Kept::Disk) | Save(Kept::Disk)) => Err(Refused::DiskFull),
+        (Paused, Hibernate(Kept::Disk) | Save(Kept::Disk)) => Err(Refused::Paused),
         (Running | Stalled | Paused, Hibernate(_)) | (Running | Stalled | Paused | Hibernated, Rewind(_)) => {
             Ok(Go(Hibernated))
         }
@@ -76,10 +76,10 @@ pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
         (Running, Stall) => Ok(Go(Stalled)),
         (Stalled, Use) => Err(Refused::DiskFull),
         (Paused, Use | Wake | Boot) => Err(Refused::Paused),
-        (Hibernated, Use | Save | Pause) => Err(Refused::Hibernated),
+        (Hibernated, Use | Save(_) | Pause) => Err(Refused::Hibernated),
         (Running, Use | Resume | Wake | Boot)
         | (Stalled, Resume | Wake | Boot)
-        | (Running | Stalled | Paused, Save)
+        | (Running | Stalled | Paused, Save(_))
         | (Paused, Pause)
         | (Hibernated, Hibernate(_))
         | (_, Stall | Unstall | TakeOver(_)) => Ok(NothingToDo),
@@ -117,6 +117,10 @@ mod tests {
         assert_eq!(hibernate(State::Paused, Kept::Disk), Err(Refused::Paused));
         assert_eq!(hibernate(State::Stalled, Kept::Disk), Err(Refused::DiskFull));
         assert_eq!(hibernate(State::Paused, Kept::Everything), Ok(Verdict::Go(State::Hibernated)));
+        let save = |state, kept| decide(state, &Request::Save(kept));
+        assert_eq!(save(State::Running, Kept::Disk), Ok(Verdict::NothingToDo));
+        assert_eq!(save(State::Paused, Kept::Disk), Err(Refused::Paused));
+        assert_eq!(save(State::Paused, Kept::Everything), Ok(Verdict::NothingToDo));
         assert_eq!(decide(State::Hibernated, &Request::Boot), Ok(Verdict::Go(State::Running)));
     }
 

@@ -41,7 +41,8 @@ pub struct SandboxView {
     /// Where commands and relative paths start. Without it, commands start at home and paths must be absolute.
     pub workdir: Option<String>,
     pub boot_ms: u64,
-    /// `standby` if a pre-warmed machine was used, `snapshot` if a machine was restored for the request.
+    /// `standby` if a pre-warmed machine was used, `snapshot` if a machine was restored for the request, and `boot` if it
+    /// booted from a snapshot without memory.
     pub boot_mode: &'static str,
     /// Whether its time to live and idle timeout are ignored.
     pub persistent: bool,

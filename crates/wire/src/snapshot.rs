@@ -12,6 +12,8 @@ pub struct SnapshotRequest {
     pub name: Option<String>,
     /// What sandboxes created from the snapshot get of the volumes; required if the sandbox has any.
     pub volumes: Option<VolumesName>,
+    /// If false, only the disk is saved, and sandboxes created from the snapshot boot.
+    pub keep_memory: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -52,12 +54,15 @@ pub struct SnapshotView {
     pub size_bytes: u64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
-    /// The number of memory layers.
+    /// The number of memory layers; 0 if only the disk was saved.
     pub depth: usize,
     pub cpu: u32,
     pub memory_mb: u32,
     pub disk_mb: u32,
     pub digest: String,
+    /// In a list of a fleet: the node that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

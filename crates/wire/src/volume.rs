@@ -34,6 +34,9 @@ pub struct VolumeView {
     pub workspace: String,
     pub created_at: String,
     pub attached_to: Vec<UserView>,
+    /// In a list of a fleet: the node that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// A sandbox that uses a volume.

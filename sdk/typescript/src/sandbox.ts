@@ -278,8 +278,11 @@ export class Sandbox {
     return this.#change("/wake", "running");
   }
 
-  /** Saves memory, disk and devices; the sandbox keeps running. Pass the ID to `create({ fromSnapshot })`. */
-  async snapshot(options: { name?: string; volumes?: OnVolumes } = {}): Promise<SnapshotInfo> {
+  /**
+   * Saves memory, disk and devices; the sandbox keeps running. Pass the ID to `create({ fromSnapshot })`. With
+   * `keepMemory: false`, only the disk is saved, and sandboxes from the snapshot boot.
+   */
+  async snapshot(options: { name?: string; volumes?: OnVolumes; keepMemory?: boolean } = {}): Promise<SnapshotInfo> {
     const wanted = toWire(options);
     const body = Object.keys(wanted).length ? wanted : undefined;
     return fromWire(await this.#requests.request("POST", "/snapshots", { body, timeoutMs: MACHINE_WITHIN_MS }));

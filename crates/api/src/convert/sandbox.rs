@@ -40,6 +40,7 @@ impl IntoWire for SandboxInfo {
             boot_mode: match self.boot_mode {
                 BootMode::Standby => "standby",
                 BootMode::Restore => "snapshot",
+                BootMode::Boot => "boot",
             },
             persistent: self.lifetime.persistent,
             ttl_seconds: self.lifetime.ttl_seconds,

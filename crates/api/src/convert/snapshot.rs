@@ -25,6 +25,7 @@ impl IntoWire for SnapshotInfo {
             memory_mb: self.memory_mib,
             disk_mb: self.disk_mib,
             digest: self.digest,
+            node: None,
         }
     }
 }

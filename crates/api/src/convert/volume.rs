@@ -24,6 +24,7 @@ impl IntoWire for Volume {
             workspace: info.workspace,
             created_at: info.created_at.to_string(),
             attached_to: users.map(|(sandbox_id, writes)| UserView { sandbox_id, read_only: !writes }).collect(),
+            node: None,
         }
     }
 }

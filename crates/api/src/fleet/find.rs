@@ -1,5 +1,6 @@
-//! Finds the node that has a sandbox of some name, or a template. Only ids tell the node, so all nodes are asked.
+//! Finds the node that has something by its name. Only the ids of sandboxes tell the node, so all nodes are asked.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,21 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-use sandling_engine::{CreateError, SandboxId};
+use sandling_engine::{CreateError, SandboxId, VolumeError};
 use sandling_fleet::Member;
 
 use super::member::{Fleet, unreachable};
 use crate::app::App;
 use crate::auth::{presented, query_value};
 use crate::error::ApiError;
+use crate::snapshots;
 
 pub(super) const PATH: &str = "/fleet/find";
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// What follows `/v1/templates/` and is not a template's name.
 const BUILDS: [&str; 2] = ["build", "builds"];
+/// What follows `/v1/snapshots/` and is not a snapshot.
+const IMPORT: &str = "import";
 
 /// Something that a workspace has on some nodes, by its name.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,15 +39,26 @@ pub(super) struct Sought {
 enum Kind {
     Sandbox,
     Template,
+    /// By its id or name.
+    Snapshot,
+    Volume,
+}
+
+impl fmt::Display for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", self.kind.as_str(), self.name)
+    }
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Sandbox, Self::Template];
+    const ALL: [Self; 4] = [Self::Sandbox, Self::Template, Self::Snapshot, Self::Volume];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
             Self::Template => "template",
+            Self::Snapshot => "snapshot",
+            Self::Volume => "volume",
         }
     }
 }
@@ -59,6 +74,14 @@ struct Found {
 impl Sought {
     pub(super) fn sandbox(workspace: &str, name: &str) -> Self {
         Self { workspace: workspace.to_owned(), kind: Kind::Sandbox, name: name.to_owned() }
+    }
+
+    pub(super) fn snapshot(workspace: &str, id_or_name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::Snapshot, name: id_or_name.to_owned() }
+    }
+
+    pub(super) fn volume(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::Volume, name: name.to_owned() }
     }
 
     /// What a client's request names and this node does not have. `None` if this node answers the request.
@@ -78,15 +101,33 @@ impl Sought {
                 let found = sandling_service::find_template(&app.engine, &self.workspace, &self.name);
                 found.ok().flatten().map(|template| template.name)
             }
+            Kind::Snapshot => snapshots::find(app, &self.workspace, &self.name).ok().flatten().map(|id| id.to_string()),
+            Kind::Volume => {
+                let found = app.engine.volumes().find(&self.workspace, &self.name);
+                found.ok().flatten().map(|volume| volume.info.id.to_string())
+            }
+        }
+    }
+
+    /// The node that has it. `None` if there is none.
+    pub(super) async fn holder(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
+        match self.here(app) {
+            Some(_) => {
+                Ok(fleet.membership.members().into_iter().find(|member| *member.name == *fleet.membership.name()))
+            }
+            None => self.owner(fleet, app).await,
         }
     }
 
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
         let Found { mut at, silent } = self.elsewhere(fleet, app).await;
-        if self.kind == Kind::Sandbox && at.len() > 1 {
+        // Templates of one name are taken for the same.
+        if self.kind != Kind::Template && at.len() > 1 {
+            let kind = self.kind.as_str();
             let ids: Vec<_> = at.iter().map(|(member, id)| format!("{id} on node {}", member.name)).collect();
-            let message = format!("several sandboxes have the name `{}`: {}; use an id", self.name, ids.join(", "));
+            let advice = if self.kind == Kind::Volume { "ask one of these nodes" } else { "use an id" };
+            let message = format!("several {kind}s have the name `{}`: {}; {advice}", self.name, ids.join(", "));
             return Err(ApiError::conflict("name_ambiguous", message));
         }
         match (at.pop(), silent.first()) {
@@ -97,16 +138,19 @@ impl Sought {
         }
     }
 
-    /// Refuses the name of a new sandbox that one on any node has. A node that does not answer has no say: it must not stop
-    /// all creates.
+    /// Refuses the name of a new sandbox or volume that one on any node has. A node that does not answer has no say: it must
+    /// not stop all creates.
     pub(super) async fn refuse_taken(&self, fleet: &Fleet, app: &App) -> Result<(), ApiError> {
         let id = match self.here(app) {
             Some(id) => Some(id),
             None => self.elsewhere(fleet, app).await.at.pop().map(|(_, id)| id),
         };
-        match id {
-            Some(id) => Err(CreateError::NameTaken { name: self.name.clone(), by: format!("sandbox {id}") }.into()),
-            None => Ok(()),
+        match (id, self.kind) {
+            (None, _) => Ok(()),
+            (Some(_), Kind::Volume) => Err(VolumeError::Exists(self.name.clone()).into()),
+            (Some(id), _) => {
+                Err(CreateError::NameTaken { name: self.name.clone(), by: format!("sandbox {id}") }.into())
+            }
         }
     }
 
@@ -151,19 +195,24 @@ pub(super) fn answer(app: &App, request: &Request) -> Response {
     here.map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
 }
 
-/// What a path of our own API names. Ids need no search.
+/// What a path of our own API names. The ids of sandboxes need no search.
 fn named(method: &Method, path: &str) -> Option<(Kind, String)> {
-    let (kind, name) = match (path.strip_prefix("/v1/sandboxes/"), path.strip_prefix("/v1/templates/")) {
-        (Some(rest), _) => (Kind::Sandbox, rest.split('/').next()?),
-        (None, Some(rest)) if matches!(*method, Method::GET | Method::DELETE) => {
+    let (collection, rest) = path.strip_prefix("/v1/")?.split_once('/')?;
+    let first = rest.split('/').next()?;
+    let (kind, name) = match collection {
+        "sandboxes" => (Kind::Sandbox, first),
+        "templates" if matches!(*method, Method::GET | Method::DELETE) => {
             (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
         }
+        "snapshots" if (method, rest) != (&Method::POST, IMPORT) => (Kind::Snapshot, first),
+        "volumes" => (Kind::Volume, first),
         _ => return None,
     };
     let name = percent_decode_str(name).decode_utf8().ok()?.into_owned();
     let is_name = match kind {
         Kind::Sandbox => SandboxId::parse(&name).is_none(),
         Kind::Template => !BUILDS.contains(&&*name) && !name.contains('/'),
+        Kind::Snapshot | Kind::Volume => true,
     };
     (is_name && !name.is_empty()).then_some((kind, name))
 }
@@ -178,6 +227,8 @@ mod tests {
         assert_eq!(get("/v1/sandboxes/web/exec"), Some(("sandbox", "web".to_owned())));
         assert_eq!(get("/v1/sandboxes/a%20b"), Some(("sandbox", "a b".to_owned())));
         assert_eq!(get("/v1/templates/mine:v1/history"), Some(("template", "mine:v1".to_owned())));
+        assert_eq!(get("/v1/snapshots/golden/export"), Some(("snapshot", "golden".to_owned())));
+        assert_eq!(get("/v1/volumes/data"), Some(("volume", "data".to_owned())));
         for other in [
             "/v1/sandboxes",
             "/v1/sandboxes/",
@@ -185,12 +236,15 @@ mod tests {
             "/v1/templates/builds",
             "/v1/templates/builds/1",
             "/v1/templates/mine/network",
-            "/v1/snapshots/web",
+            "/v1/snapshots",
+            "/v1/volumes/",
+            "/v1/tokens/web",
             "/sandboxes/web",
         ] {
             assert_eq!(get(other), None, "{other}");
         }
         assert!(named(&Method::POST, "/v1/sandboxes/web/exec").is_some());
         assert_eq!(named(&Method::POST, "/v1/templates/build"), None);
+        assert_eq!(named(&Method::POST, "/v1/snapshots/import"), None);
     }
 }

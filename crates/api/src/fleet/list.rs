@@ -1,4 +1,4 @@
-//! Lists of sandboxes: those of this node and of all others, as one list.
+//! Lists of what this node and all others have, as one list.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use sandling_fleet::Member;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::member::Fleet;
 use crate::app::App;
@@ -22,6 +22,10 @@ use crate::e2b;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The one list with pages.
 const PAGED: &str = "/v2/sandboxes";
+const SNAPSHOTS: &str = "/v1/snapshots";
+const VOLUMES: &str = "/v1/volumes";
+/// The one list that is a field of an object.
+const WRAPPED: &str = "snapshots";
 /// Names the nodes that did not answer.
 const PARTIAL: HeaderName = HeaderName::from_static("sandling-partial");
 
@@ -42,7 +46,46 @@ where
     let next = all.arrange(&path, query.as_deref());
     lists.head.headers.remove(e2b::NEXT_PAGE);
     lists.head.headers.extend(next.map(|next| (e2b::NEXT_PAGE, next)));
-    lists.respond(all.items)
+    lists.respond(&all.items.into())
+}
+
+/// Whether snapshots or volumes are listed here, in any dialect without pages.
+pub(super) fn is_of_nodes(path: &str) -> bool {
+    matches!(path, SNAPSHOTS | VOLUMES | "/volumes")
+}
+
+/// A list of things that stay on their node, which each of them names.
+pub(super) async fn list_of_nodes<F>(
+    fleet: &Fleet,
+    app: &App,
+    request: Request,
+    here: impl Fn(Request) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
+    let path = request.uri().path().to_owned();
+    let mut lists = match gather(fleet, app, request, here).await {
+        Ok(lists) => lists,
+        Err(refusal) => return refusal,
+    };
+    let named = |(node, page): (Arc<str>, Page)| {
+        page.items.into_iter().map(move |mut item| {
+            item["node"] = (*node).into();
+            item
+        })
+    };
+    let mut all: Vec<Value> = lists.pages.drain(..).flat_map(named).collect();
+    match &*path {
+        SNAPSHOTS => {
+            all.sort_by_cached_key(|item| Reverse(position(item)));
+            lists.respond(&json!({ WRAPPED: all }))
+        }
+        _ => {
+            all.sort_by_cached_key(position);
+            lists.respond(&all.into())
+        }
+    }
 }
 
 /// What each node has listed, this one first.
@@ -89,13 +132,13 @@ where
 }
 
 impl Lists {
-    pub(super) fn respond(mut self, items: Vec<Value>) -> Response {
+    pub(super) fn respond(mut self, list: &Value) -> Response {
         self.head.headers.remove(header::CONTENT_LENGTH);
         if !self.missing.is_empty() {
             let names = HeaderValue::from_str(&self.missing.join(",")).unwrap_or(HeaderValue::from_static("true"));
             self.head.headers.insert(PARTIAL, names);
         }
-        Response::from_parts(self.head, Body::from(Value::from(items).to_string()))
+        Response::from_parts(self.head, Body::from(list.to_string()))
     }
 }
 
@@ -124,7 +167,11 @@ impl Page {
         let continues = response.headers().contains_key(e2b::NEXT_PAGE);
         let running = response.headers().get(e2b::TOTAL_RUNNING).and_then(|total| total.to_str().ok()?.parse().ok());
         let bytes = response.into_body().collect().await.ok().filter(|_| succeeded)?.to_bytes();
-        Some(Self { items: serde_json::from_slice(&bytes).ok()?, continues, running: running.unwrap_or(0) })
+        let items = match serde_json::from_slice(&bytes).ok()? {
+            Value::Object(mut wrapped) => wrapped.remove(WRAPPED)?,
+            items => items,
+        };
+        Some(Self { items: serde_json::from_value(items).ok()?, continues, running: running.unwrap_or(0) })
     }
 
     fn add(&mut self, other: Self) {
@@ -163,8 +210,6 @@ fn position(item: &Value) -> (i128, String) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const IDS: [&str; 3] =

@@ -15,7 +15,7 @@ use super::chosen::KeyedCreates;
 use super::connections::Connections;
 use super::find::Sought;
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{accounts, chosen, engine, find, health, join, list, named, place, templates};
+use super::{accounts, chosen, engine, find, health, join, list, named, place, templates, volumes};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -126,6 +126,12 @@ impl Fleet {
                 }
                 Ok(None) if method == Method::GET && named::is_collection(path) => {
                     return list::list(self, app, request, here).await;
+                }
+                Ok(None) if method == Method::GET && list::is_of_nodes(path) => {
+                    return list::list_of_nodes(self, app, request, here).await;
+                }
+                Ok(None) if method == Method::POST && matches!(path, "/v1/volumes" | "/volumes") => {
+                    volumes::create(self, app, request, here).await
                 }
                 Ok(None) if method == Method::GET && path == templates::PATH => {
                     return templates::list(self, app, request, here).await;

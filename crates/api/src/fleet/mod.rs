@@ -18,6 +18,7 @@ mod named;
 mod place;
 mod settings;
 mod templates;
+mod volumes;
 
 pub use engine::{address_of_own_engine, start_engine};
 pub use health::PeerHealth;

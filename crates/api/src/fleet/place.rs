@@ -48,11 +48,15 @@ pub(super) struct Wanted {
     #[serde(alias = "templateID")]
     template: Option<String>,
     image: Option<serde_json::Value>,
-    from_snapshot: Option<serde_json::Value>,
-    volumes: Option<serde_json::Value>,
-    #[serde(rename = "volumeMounts")]
-    volume_mounts: Option<serde_json::Value>,
+    from_snapshot: Option<String>,
+    #[serde(alias = "volumeMounts")]
+    volumes: Option<Vec<WantedVolume>>,
     network_group: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct WantedVolume {
+    name: String,
 }
 
 impl Wanted {
@@ -63,8 +67,15 @@ impl Wanted {
 
     /// Snapshots, volumes, images and groups exist on one node only.
     pub(super) fn is_local(&self) -> bool {
-        let local = [&self.image, &self.from_snapshot, &self.volumes, &self.volume_mounts, &self.network_group];
-        local.iter().any(|field| field.is_some())
+        let is_here = self.image.is_some() || self.network_group.is_some();
+        is_here || self.from_snapshot.is_some() || self.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty())
+    }
+
+    /// What has to be on the node that gets the request.
+    fn needs(&self, workspace: &str) -> Vec<Sought> {
+        let snapshot = self.from_snapshot.iter().map(|snapshot| Sought::snapshot(workspace, snapshot));
+        let volumes = self.volumes.iter().flatten().map(|volume| Sought::volume(workspace, &volume.name));
+        snapshot.chain(volumes).collect()
     }
 }
 
@@ -171,9 +182,32 @@ impl Create<'_> {
             Sought::sandbox(&self.workspace, name).refuse_taken(self.fleet, self.app).await?;
         }
         if self.wanted.is_local() {
-            return Ok(self.fleet.membership.name().into());
+            return self.only_node().await;
         }
         self.choose(declined).await
+    }
+
+    /// The node that has everything that the sandbox needs. If something is nowhere, this node says so.
+    async fn only_node(&self) -> Result<Arc<str>, ApiError> {
+        let mut only: Option<(Sought, Member)> = None;
+        for sought in self.wanted.needs(&self.workspace) {
+            let Some(member) = sought.holder(self.fleet, self.app).await? else { continue };
+            match &only {
+                Some((first, there)) if there.name != member.name => {
+                    let message = format!(
+                        "{first} is on node {} and {sought} on node {}; a sandbox needs both on one node",
+                        there.name, member.name
+                    );
+                    return Err(ApiError::conflict("on_two_nodes", message));
+                }
+                Some(_) => {}
+                None if member.record.draining => {
+                    return Err(refused(&format!("{sought} is on node {}, which is draining", member.name)));
+                }
+                None => only = Some((sought, member)),
+            }
+        }
+        Ok(only.map_or_else(|| self.fleet.membership.name().into(), |(_, member)| member.name))
     }
 
     /// The cheapest of the candidates that would take the sandbox. If a candidate does not have the template, all nodes are

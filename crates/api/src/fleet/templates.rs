@@ -20,7 +20,7 @@ where
     match gather(fleet, app, request, here).await {
         Ok(mut lists) => {
             let all = merge(std::mem::take(&mut lists.pages));
-            lists.respond(all)
+            lists.respond(&all.into())
         }
         Err(refusal) => refusal,
     }

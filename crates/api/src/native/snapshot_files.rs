@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use sandling_engine::ExportError;
 use sandling_wire::{ImportParams, SnapshotView, TemplateRequest, TemplateView};
 use tokio::sync::mpsc;
 
@@ -35,6 +36,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 )]
 async fn export(call: Call<Run>) -> Result<Response, ApiError> {
     let snapshot = find(&call.app, &call.caller, &call.item)?;
+    if !snapshot.has_memory() {
+        return Err(ApiError::conflict("snapshot_without_memory", ExportError::OnlyDisk.to_string()));
+    }
     let (parts, mut receiving) = mpsc::channel(UNDER_WAY);
     let engine = call.app.engine.clone();
     let writing = tokio::task::spawn_blocking(move || {

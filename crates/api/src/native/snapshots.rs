@@ -1,6 +1,6 @@
 //! Snapshots: create, list, show, delete.
 
-use sandling_engine::SnapshotInfo;
+use sandling_engine::{Kept, SnapshotInfo, SnapshotSpec};
 use sandling_wire::{Dialect, SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 
 use crate::prelude::*;
@@ -14,8 +14,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Create a snapshot of a sandbox
 ///
-/// Saves its memory, disk and devices. The sandbox pauses for milliseconds and continues. The quota must have room for
-/// all of its memory and disk; afterwards, only what was stored counts.
+/// Saves its memory, disk and devices. The sandbox pauses for milliseconds and continues. With `keep_memory: false`, only
+/// its disk is saved, and sandboxes created from the snapshot boot. The quota must have room for all of its memory and
+/// disk; afterwards, only what was stored counts.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/snapshots", request_body = Option<SnapshotRequest>,
     responses((status = 201, body = SnapshotView)),
@@ -29,8 +30,9 @@ async fn make(
         snapshots::check_free(&call.app, call.workspace(), name)?;
     }
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
-    let (info, _) =
-        call.app.engine.snapshot(&call.sandbox, name, body.value.volumes.map(IntoEngine::into_engine)).await?;
+    let kept = if body.value.keep_memory == Some(false) { Kept::Disk } else { Kept::Everything };
+    let spec = SnapshotSpec { name, volumes: body.value.volumes.map(IntoEngine::into_engine), kept };
+    let (info, _) = call.app.engine.snapshot(&call.sandbox, spec).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json(info.into_wire())))
 }

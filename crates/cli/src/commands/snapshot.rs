@@ -34,9 +34,9 @@ struct SnapshotEntry {
 pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
     let client = Client::require().await?;
     match command {
-        SnapshotCommand::Create { sandbox, name, volumes, json } => {
+        SnapshotCommand::Create { sandbox, name, volumes, disk_only, json } => {
             let sandbox = client.sandbox(sandbox).await?;
-            let request = json!({ "name": name, "volumes": volumes });
+            let request = json!({ "name": name, "volumes": volumes, "keep_memory": !disk_only });
             let created: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &request).await?;
             show::field(&created, "id", *json)
         }

@@ -44,6 +44,9 @@ pub enum SnapshotCommand {
         /// What sandboxes made from the snapshot get of this sandbox's volumes; required if it has any
         #[arg(long, value_parser = on_volumes(), value_name = "WHAT")]
         volumes: Option<String>,
+        /// Save only the disk: sandboxes made from the snapshot boot
+        #[arg(long)]
+        disk_only: bool,
         #[arg(long, help = "Print JSON")]
         json: bool,
     },

@@ -499,8 +499,45 @@ async fn what_one_node_has_is_found_by_its_name_through_all() {
     let e2b = of_mine("/sandboxes", r#"{"templateID":"mine"}"#);
     assert_eq!(e2b["sandboxID"].as_str().unwrap()[24..], web[28..], "in E2B's words, too");
 
+    // So do its snapshots and volumes.
+    let golden = b.post(&format!("/v1/sandboxes/{web}/snapshots"), r#"{"name":"golden"}"#).json()["id"].clone();
+    let golden = golden.as_str().unwrap();
+    for wanted in [golden, "golden"] {
+        let found = a.ask("GET", &format!("/v1/snapshots/{wanted}"), "host: x\r\n", "");
+        assert_eq!(found.json()["id"], golden);
+        let id = of_mine("/v1/sandboxes", &format!(r#"{{"from_snapshot":"{wanted}"}}"#))["id"].clone();
+        assert_eq!(id.as_str().unwrap()[28..], web[28..], "on the same node");
+    }
+    let volume = |name: &str| format!(r#"{{"name":"{name}","size_mb":16}}"#);
+    assert!(b.post("/v1/volumes", &volume("data")).head.starts_with("http/1.1 201"));
+    let taken = a.post("/v1/volumes", &volume("data"));
+    assert!(taken.head.starts_with("http/1.1 409"), "{}\n{}", taken.head, taken.body);
+    assert!(a.post("/v1/volumes", &volume("logs")).head.starts_with("http/1.1 201"));
+    let id = of_mine("/v1/sandboxes", r#"{"template":"base","volumes":[{"name":"data"}]}"#)["id"].clone();
+    assert_eq!(id.as_str().unwrap()[28..], web[28..], "on the node of the volume");
+    let both = r#"{"template":"base","volumes":[{"name":"data"},{"name":"logs"}]}"#;
+    let apart = b.post("/v1/sandboxes", both);
+    let why = "volume `data` is on node b and volume `logs` on node a";
+    assert!(apart.head.starts_with("http/1.1 409") && apart.body.contains(why), "{}\n{}", apart.head, apart.body);
+    let listed = |node: &Node, path: &str| node.ask("GET", path, "host: x\r\n", "").json();
+    for node in [&a, &b] {
+        let names = ["data", "logs"].map(|name| {
+            let volumes = listed(node, "/v1/volumes");
+            volumes.as_array().unwrap().iter().find(|volume| volume["name"] == name).unwrap()["node"].clone()
+        });
+        assert_eq!(names, ["b", "a"]);
+        let snapshots = listed(node, "/v1/snapshots")["snapshots"].take();
+        assert_eq!((&snapshots[0]["name"], &snapshots[0]["node"]), (&json!("golden"), &json!("b")));
+    }
+    let deleted = a.ask("DELETE", "/v1/snapshots/golden", "host: x\r\n", "");
+    assert!(deleted.head.starts_with("http/1.1 204"), "{}\n{}", deleted.head, deleted.body);
+    let gone = a.post("/v1/sandboxes", r#"{"from_snapshot":"golden"}"#);
+    assert!(gone.head.starts_with("http/1.1 404"), "{}\n{}", gone.head, gone.body);
+
     // A node that has the template and does not take the sandbox is named.
     drain(&a, &["b"]);
+    let refusal = a.post("/v1/sandboxes", r#"{"template":"base","volumes":[{"name":"data"}]}"#);
+    assert!(refusal.body.contains("volume `data` is on node b, which is draining"), "{}", refusal.body);
     let refusal = a.post("/v1/sandboxes", r#"{"template":"mine"}"#);
     assert!(refusal.head.starts_with("http/1.1 503"), "{}\n{}", refusal.head, refusal.body);
     assert!(refusal.body.contains("now: b is draining; try"), "{}", refusal.body);

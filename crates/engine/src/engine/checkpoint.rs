@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::instance::Engine;
-use crate::model::{Cause, Checkpoint, Mark, Timeline, Visibility};
+use crate::model::{Cause, Checkpoint, Mark, SnapshotSpec, Timeline, Visibility};
 use crate::sandbox::{CheckpointError, Command, Sandbox};
 use crate::snapshot::SnapshotError;
 
@@ -20,8 +20,9 @@ impl Engine {
         }
         // A use that would be refused anyway makes no checkpoint.
         drop(sandbox.live()?);
-        let frozen =
-            sandbox.freeze(&self.parts.snapshots, None, Visibility::Hidden, Some(Mark::new(cause, text)), None).await?;
+        let frozen = sandbox
+            .freeze(&self.parts.snapshots, SnapshotSpec::default(), Visibility::Hidden, Some(Mark::new(cause, text)))
+            .await?;
         let (events, sandbox) = (self.parts.events.clone(), sandbox.clone());
         tokio::spawn(async move {
             if let Err(error) = frozen.written(None).await {
@@ -51,7 +52,8 @@ impl Engine {
         mark: Mark,
         spared: Option<u64>,
     ) -> Result<Checkpoint, CheckpointError> {
-        let frozen = sandbox.freeze(&self.parts.snapshots, None, Visibility::Hidden, Some(mark), None).await?;
+        let frozen =
+            sandbox.freeze(&self.parts.snapshots, SnapshotSpec::default(), Visibility::Hidden, Some(mark)).await?;
         let number = frozen.checkpoint.as_ref().map(|checkpoint| checkpoint.number).unwrap_or_default();
         // In a task of its own, like every save.
         let written = tokio::spawn(frozen.written(spared));

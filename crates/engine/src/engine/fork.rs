@@ -20,8 +20,8 @@ use super::instance::Engine;
 use super::restore::{Origin, ms};
 use crate::machine::PagesWritten;
 use crate::model::{
-    EndReason, ForkPlace, Lifetime, OnVolumes, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, TimelineError,
-    Visibility,
+    EndReason, ForkPlace, Lifetime, OnVolumes, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo, SnapshotSpec,
+    TimelineError, Visibility,
 };
 use crate::sandbox::{CreateError, ForkSave, Sandbox, UseError};
 use crate::snapshot::{HeldSnapshot, SaveTimes, SnapshotError};
@@ -123,10 +123,9 @@ impl Engine {
     pub async fn snapshot(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
-        name: Option<String>,
-        volumes: Option<OnVolumes>,
+        spec: SnapshotSpec,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let saved = sandbox.save(&self.parts.snapshots, name, Visibility::Listed, volumes).await?;
+        let saved = sandbox.save(&self.parts.snapshots, spec, Visibility::Listed).await?;
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.parts.events.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
@@ -138,7 +137,7 @@ impl Engine {
         sandbox: &Arc<Sandbox>,
         key: &str,
     ) -> Result<SnapshotInfo, SnapshotError> {
-        let (saved, _) = sandbox.save(&self.parts.snapshots, None, Visibility::Hidden, None).await?;
+        let (saved, _) = sandbox.save(&self.parts.snapshots, SnapshotSpec::default(), Visibility::Hidden).await?;
         // The sandbox stands on the snapshot, so nobody has swept it meanwhile.
         self.parts.snapshots.keep(&sandbox.info.workspace, key, &saved.id)?;
         Ok(saved)
@@ -215,7 +214,9 @@ impl Engine {
         parent: &Arc<Sandbox>,
         volumes: Option<OnVolumes>,
     ) -> Result<(SavedParent, Option<Finishing>), ForkError> {
-        let saved = parent.save_for_children(&self.parts.snapshots, volumes).await?;
+        let saved = parent
+            .save_for_children(&self.parts.snapshots, SnapshotSpec { volumes, ..SnapshotSpec::default() })
+            .await?;
         let (snapshot, times, unwritten, finishing) = match saved {
             ForkSave::Started(start, finishing) => (start.snapshot, start.times, Some(start.pages), Some(finishing)),
             ForkSave::Written(snapshot, times) => (snapshot, times, None, None),

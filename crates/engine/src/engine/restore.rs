@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument;
 
 use super::instance::Engine;
-use crate::machine::{Confirmed, PagesWritten, ReadyMachine, identify};
+use crate::machine::{Confirmed, PagesWritten, ReadyMachine, identify, start_services};
 use crate::model::{
     Attachment, BootMode, EffectivePolicy, ForkPlace, Lifetime, SandboxId, SandboxInfo, SandboxSettings, SnapshotInfo,
     State, Timeline,
@@ -40,7 +40,7 @@ pub(super) struct Origin {
 }
 
 impl Engine {
-    /// Restores a sandbox from a snapshot.
+    /// Restores a sandbox from a snapshot. From one without memory, it boots.
     pub(super) async fn restore_snapshot(
         &self,
         snapshot: &SnapshotInfo,
@@ -50,9 +50,11 @@ impl Engine {
     ) -> Result<(Arc<Sandbox>, Confirmed), CreateError> {
         let begun = Instant::now();
         let _held = self.parts.snapshots.hold(&snapshot.id);
-        let mut source = match &origin.unwritten {
-            Some(pages) => self.parts.snapshots.fresh_source(snapshot, pages.clone())?,
-            None => self.parts.snapshots.source(snapshot)?,
+        let booted = (!snapshot.has_memory()).then(|| self.parts.snapshots.image_of(snapshot)).transpose()?;
+        let mut source = match (&booted, &origin.unwritten) {
+            (Some(image), _) => self.parts.snapshots.boot_source(snapshot, image)?,
+            (None, Some(pages)) => self.parts.snapshots.fresh_source(snapshot, pages.clone())?,
+            (None, None) => self.parts.snapshots.source(snapshot)?,
         };
         let id = SandboxId::fresh_on(self.parts.machines.factory.node_tag);
         let carried =
@@ -88,7 +90,7 @@ impl Engine {
             pids: origin.pids,
             state: State::Running,
             created_at: jiff::Timestamp::now(),
-            boot_mode: BootMode::Restore,
+            boot_mode: if booted.is_some() { BootMode::Boot } else { BootMode::Restore },
             boot_ms: ms(begun.elapsed()),
             boots: 0,
             boundary: made.machine().boundary().clone(),
@@ -110,6 +112,9 @@ impl Engine {
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });
+        if let Some(image) = booted {
+            start_services(made.link(), image.manifest.recipe, &id);
+        }
         let sandbox = self.hand_out(made, info)?;
         self.parts.events.record(&id, &workspace, event, detail)?;
         Ok((sandbox, confirmed))

@@ -20,7 +20,9 @@ pub(crate) use rewrite::rewrite;
 pub use sandbox::{BootMode, DEFAULT_WORKSPACE, ForkPlace, SandboxInfo};
 pub use settings::{ProcessDefaults, SandboxSettings};
 pub(crate) use settings::{read_row, upgrade_row};
-pub use snapshot::{Base, Digests, Moving, SnapshotInfo, SnapshotTemplate, Standing, Sum, Sums, Visibility};
+pub use snapshot::{
+    Base, Digests, Moving, SnapshotInfo, SnapshotSpec, SnapshotTemplate, Standing, Sum, Sums, Visibility,
+};
 pub(crate) use snapshot::{DISK, Part, disk_layer_name, top_name};
 pub use state::{EndReason, State};
 pub(crate) use timeline::Mark;

@@ -25,6 +25,8 @@ pub const DEFAULT_WORKSPACE: &str = "default";
 pub enum BootMode {
     Standby,
     Restore,
+    /// From a snapshot without memory.
+    Boot,
 }
 
 /// The place of a child among the children of one fork.

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::format::Format;
 use super::ids::{SandboxId, SnapshotId};
+use super::lifetime::Kept;
 use super::settings::SandboxSettings;
-use super::volume::SavedVolume;
+use super::volume::{OnVolumes, SavedVolume};
 
 /// The name of a machine's own disk among its files, until it is first saved.
 pub(crate) const DISK: &str = "disk.qcow2";
@@ -76,7 +77,7 @@ impl SnapshotInfo {
     }
 
     /// Whether a machine can be restored from it. If not, one can boot from its disk.
-    pub(crate) fn has_memory(&self) -> bool {
+    pub fn has_memory(&self) -> bool {
         !self.memory.is_empty()
     }
 
@@ -218,6 +219,15 @@ impl Standing {
             .chain(self.moving.iter().map(|moving| &moving.id))
             .chain(self.base.iter().map(|base| &base.id))
     }
+}
+
+/// What snapshot is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotSpec {
+    pub name: Option<String>,
+    /// What a sandbox that is restored from it gets of the volumes. Must be said if there are any.
+    pub volumes: Option<OnVolumes>,
+    pub kept: Kept,
 }
 
 /// Whether a snapshot belongs to its workspace's list, or is kept only for what stands on it.

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::error::{ChangeError, CheckpointError};
 use crate::lifecycle;
-use crate::model::{Checkpoint, LifetimeChange, Mark, NetworkSettings, OnVolumes, SnapshotId, Visibility};
+use crate::model::{Checkpoint, LifetimeChange, Mark, NetworkSettings, SnapshotId, SnapshotSpec, Visibility};
 use crate::network::{NetworkChange, NetworkChangeError};
 use crate::snapshot::{Saving, SnapshotError};
 use crate::store::StoreError;
@@ -28,12 +28,10 @@ pub(crate) enum Command {
     },
     /// Copies the machine, which stops for a moment. The copy is written in the background.
     Freeze {
-        name: Option<String>,
+        spec: SnapshotSpec,
         visibility: Visibility,
         /// Present for a checkpoint.
         mark: Option<Mark>,
-        /// What a sandbox that is restored from the save gets of the volumes.
-        volumes: Option<OnVolumes>,
         answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
     },
     /// Copies a volume that the sandbox writes, as it is at one moment.
@@ -44,7 +42,8 @@ pub(crate) enum Command {
     },
     /// A save has been written.
     Saved {
-        snapshot: SnapshotId,
+        /// What the next save of its memory is compared with. Absent if only its disk was saved.
+        snapshot: Option<SnapshotId>,
         checkpoint: Option<Checkpoint>,
         /// A checkpoint that must stay although there are too many.
         spared: Option<u64>,

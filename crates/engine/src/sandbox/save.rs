@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::activity::InUse;
 use super::command::Command;
 use super::handle::Sandbox;
-use crate::model::{Checkpoint, Mark, OnVolumes, SnapshotInfo, Visibility};
+use crate::model::{Checkpoint, Mark, SnapshotInfo, SnapshotSpec, Visibility};
 use crate::snapshot::{SaveTimes, Saving, SnapshotError, Snapshots, Startable};
 
 /// A copy of a machine that is to be written.
@@ -36,16 +36,15 @@ impl Sandbox {
     pub(crate) async fn freeze(
         self: &Arc<Self>,
         snapshots: &Arc<Snapshots>,
-        name: Option<String>,
+        spec: SnapshotSpec,
         visibility: Visibility,
         mark: Option<Mark>,
-        volumes: Option<OnVolumes>,
     ) -> Result<Pending, SnapshotError> {
         let (snapshots, sandbox) = (snapshots.clone(), self.clone());
         let one_at_a_time = self.saves.quiet().await;
         let in_use = self.activity.begin();
         let (answer, answered) = oneshot::channel();
-        let command = Command::Freeze { name, visibility, mark, volumes, answer };
+        let command = Command::Freeze { spec, visibility, mark, answer };
         self.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
         let (saving, checkpoint) = answered.await.map_err(|_| SnapshotError::CutOff)??;
         Ok(Pending { snapshots, sandbox, saving, checkpoint, _one_at_a_time: one_at_a_time, _in_use: in_use })
@@ -55,14 +54,13 @@ impl Sandbox {
     pub(crate) async fn save(
         self: &Arc<Self>,
         snapshots: &Arc<Snapshots>,
-        name: Option<String>,
+        spec: SnapshotSpec,
         visibility: Visibility,
-        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let (sandbox, snapshots) = (self.clone(), snapshots.clone());
         // In a task of its own: a save is finished even if the caller goes away.
         let saving = tokio::spawn(async move {
-            let frozen = sandbox.freeze(&snapshots, name, visibility, None, volumes).await?;
+            let frozen = sandbox.freeze(&snapshots, spec, visibility, None).await?;
             frozen.written(None).await
         });
         saving.await.unwrap_or(Err(SnapshotError::CutOff))
@@ -72,12 +70,12 @@ impl Sandbox {
     pub(crate) async fn save_for_children(
         self: &Arc<Self>,
         snapshots: &Arc<Snapshots>,
-        volumes: Option<OnVolumes>,
+        spec: SnapshotSpec,
     ) -> Result<ForkSave, SnapshotError> {
         let (sandbox, snapshots) = (self.clone(), snapshots.clone());
         let (started, startable) = oneshot::channel();
         let mut saving = tokio::spawn(async move {
-            let frozen = sandbox.freeze(&snapshots, None, Visibility::Hidden, None, volumes).await?;
+            let frozen = sandbox.freeze(&snapshots, spec, Visibility::Hidden, None).await?;
             frozen.write_telling(None, Some(started)).await
         });
         tokio::select! {
@@ -126,7 +124,8 @@ impl Pending {
         });
         let is_checkpoint = checkpoint.is_some();
         let (answer, answered) = oneshot::channel();
-        let known = Command::Saved { snapshot: saved.0.id.clone(), checkpoint, spared, answer };
+        let snapshot = saved.0.has_memory().then(|| saved.0.id.clone());
+        let known = Command::Saved { snapshot, checkpoint, spared, answer };
         self.sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
         match answered.await.map_err(|_| SnapshotError::CutOff)? {
             // The snapshot exists; the next save only stores more than it had to.

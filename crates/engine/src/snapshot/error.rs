@@ -20,9 +20,9 @@ pub enum SnapshotError {
     Disk(#[from] DiskError),
     #[error(transparent)]
     Freeze(#[from] FreezeError),
-    #[error("the guest did not write its files to the disk; hibernate it with its memory instead")]
+    #[error("the guest did not write its files to the disk; save it with its memory instead")]
     NotWrittenOut(#[source] LinkError),
-    #[error("the sandbox could not boot from its disk again; hibernate it with its memory instead")]
+    #[error("the sandbox could not boot from its disk again; save it with its memory instead")]
     NoKernel(#[from] RestoreError),
     #[error(transparent)]
     Refused(#[from] Refused),

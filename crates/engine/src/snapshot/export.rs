@@ -18,6 +18,9 @@ const LEVEL: i32 = 3;
 impl Snapshots {
     /// Writes a snapshot with everything that it stands on, after verifying all of its files. Blocks.
     pub fn export(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
+        if !snapshot.has_memory() {
+            return Err(ExportError::OnlyDisk);
+        }
         let _held = self.hold(&snapshot.id);
         self.verify(snapshot)?;
         let bake_files = self.bake_files(snapshot)?;

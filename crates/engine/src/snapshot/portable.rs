@@ -31,6 +31,8 @@ pub(super) const LONGEST_MANIFEST: u32 = 4 << 20;
 pub enum ExportError {
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    #[error("a snapshot without memory boots with its template, which an export does not have; export one with memory")]
+    OnlyDisk,
     #[error("could not read a file of the snapshot, or the receiver has gone")]
     Io(#[from] io::Error),
 }

@@ -54,6 +54,11 @@ impl Snapshots {
         Ok(self.machines.images.load_image(&id)?)
     }
 
+    /// The image that sandboxes of a snapshot without memory boot with.
+    pub(crate) fn image_of(&self, snapshot: &SnapshotInfo) -> Result<Image, RestoreError> {
+        Ok(self.machines.images.load_image(&snapshot.image)?)
+    }
+
     /// The same for a snapshot whose files were written by this engine a moment ago, or still are.
     pub(crate) fn fresh_source(&self, snapshot: &SnapshotInfo, pages: PagesWritten) -> Result<Source, RestoreError> {
         self.unchecked_source(snapshot, Some(pages))

@@ -119,7 +119,12 @@ impl Save<'_> {
                 }
             }
             Kept::Disk => {
-                self.machine.stop_over(&top).await.map_err(FreezeError::Before)?;
+                let moved = self.machine.stop_over(&top).await;
+                if self.afterwards == Afterwards::Running {
+                    // If it does not go on, the sandbox's task notices and ends it.
+                    let _ = self.machine.cont().await;
+                }
+                moved.map_err(FreezeError::Before)?;
                 None
             }
         };

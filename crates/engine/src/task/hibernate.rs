@@ -7,24 +7,16 @@
 
 use std::sync::Arc;
 
-use sandling_protocol::Request::Sync;
-
-use super::save::WRITTEN_WITHIN;
 use super::start::SandboxTask;
 use crate::machine::{Live, end_and_remove};
 use crate::model::{Kept, SandboxInfo, Standing, State};
 use crate::sandbox::{ChangeError, Phase};
-use crate::snapshot::SnapshotError;
 
 impl SandboxTask {
     pub(super) async fn hibernate(&mut self, live: &Arc<Live>, kept: Kept) -> Result<(), ChangeError> {
         let paused = self.info.state == State::Paused;
         match kept {
-            Kept::Disk => {
-                // Before anything changes: without the kernel there is no way back.
-                self.parts.snapshots.image(&self.info).map_err(SnapshotError::from)?;
-                live.link.call_within(WRITTEN_WITHIN, Sync).await.map_err(SnapshotError::NotWrittenOut)?;
-            }
+            Kept::Disk => self.write_out_disk(live).await?,
             Kept::Everything if !paused => self.write_out(live).await,
             Kept::Everything => {}
         }

@@ -55,9 +55,9 @@ impl SandboxTask {
                 Ok(granted) => self.tell_granted(granted, answer),
                 Err(error) => drop(answer.send(Err(error.into()))),
             },
-            Command::Freeze { name, visibility, mark, volumes, answer } => {
+            Command::Freeze { spec, visibility, mark, answer } => {
                 // If the caller has gone, the copy of the machine is dropped, and ends.
-                let _ = answer.send(self.freeze(name, visibility, mark, volumes).await);
+                let _ = answer.send(self.freeze(spec, visibility, mark).await);
             }
             Command::CopyVolume { from, to, answer } => {
                 let _ = answer.send(self.copy_volume(&from, &to).await);
@@ -67,7 +67,7 @@ impl SandboxTask {
                 if let Some(checkpoint) = checkpoint {
                     info.timeline.add(checkpoint, spared);
                 }
-                info.standing.saved = Some(snapshot);
+                info.standing.saved = snapshot.or(info.standing.saved);
                 let _ = answer.send(self.commit(info));
             }
             Command::Rewind { to, answer } => {

@@ -9,7 +9,8 @@ use super::start::SandboxTask;
 use crate::lifecycle::{self, Refused, Request};
 use crate::machine::Live;
 use crate::model::{
-    Cause, Checkpoint, Kept, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility,
+    Cause, Checkpoint, Kept, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, SnapshotSpec, Standing, State,
+    Visibility,
 };
 use crate::snapshot::{Save, Saving, SnapshotError, mend};
 use crate::volume::{self, VolumeError};
@@ -21,21 +22,26 @@ impl SandboxTask {
     /// Stops the machine while it is copied. A paused machine stays paused.
     pub(super) async fn freeze(
         &mut self,
-        name: Option<String>,
+        spec: SnapshotSpec,
         visibility: Visibility,
         mark: Option<Mark>,
-        volumes: Option<OnVolumes>,
     ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
-        lifecycle::decide(state, &Request::Save)?;
+        let SnapshotSpec { name, volumes, kept } = spec;
+        lifecycle::decide(state, &Request::Save(kept))?;
         let volumes = match volumes {
-            None if self.info.volumes.is_empty() => Vec::new(),
+            _ if self.info.volumes.is_empty() => Vec::new(),
             None if mark.is_some() => return Err(VolumeError::NoCheckpoints.into()),
             None => return Err(VolumeError::NotSaid.into()),
+            Some(OnVolumes::Detach) if kept == Kept::Disk => Vec::new(),
+            Some(_) if kept == Kept::Disk => return Err(VolumeError::OnlyDisk.into()),
             Some(then) => volume::copies(&self.info.volumes, then, visibility),
         };
         let afterwards = if state == State::Paused { Afterwards::Stopped } else { Afterwards::Running };
         let live = self.live().ok_or(Refused::Hibernated)?;
+        if kept == Kept::Disk {
+            self.write_out_disk(&live).await?;
+        }
         let id = self.intend()?;
         live.link.hold(true);
         let connections = self.network.flows();
@@ -43,7 +49,7 @@ impl SandboxTask {
         // Automatic checkpoints are made often and used seldom, so their processes are not stored.
         let process = mark.as_ref().is_none_or(|mark| mark.cause == Cause::Request);
         let lasting = visibility == Visibility::Listed;
-        let (snapshots, machine, kept) = (&self.parts.snapshots, &live.machine, Kept::Everything);
+        let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
         let save = Save { snapshots, machine, info, id, name, visibility, afterwards, kept, volumes, process, lasting };
         let saving = save.freeze().await;
         live.link.hold(state != State::Running);
@@ -83,6 +89,14 @@ impl SandboxTask {
         live.link.hold(false);
         went_on?;
         copied
+    }
+
+    /// Has the guest write its caches to its disk, from which another one is to boot.
+    pub(super) async fn write_out_disk(&self, live: &Live) -> Result<(), SnapshotError> {
+        // Before anything changes: without the kernel, nothing can boot.
+        self.parts.snapshots.image(&self.info)?;
+        let sync = sandling_protocol::Request::Sync;
+        live.link.call_within(WRITTEN_WITHIN, sync).await.map(drop).map_err(SnapshotError::NotWrittenOut)
     }
 
     /// Has the guest write its caches to its volumes, if it can.

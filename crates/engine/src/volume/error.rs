@@ -32,6 +32,8 @@ pub enum VolumeError {
     NoSpace { available_mib: u64 },
     #[error("the sandbox has volumes: say what its copy does with them, `volumes`: `detach`, `read_only` or `clone`")]
     NotSaid,
+    #[error("a snapshot without memory has no volumes: say `volumes`: `detach`, or keep the memory")]
+    OnlyDisk,
     #[error(
         "a sandbox with volumes has no checkpoints: going back would put old memory over newer files; use a fork or a snapshot"
     )]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError};
+use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError, SnapshotSpec};
 
 use crate::fork::{furnish, inspect};
 use crate::harness::{config, engine, eventually, launcher, shell, spec, templates};
@@ -13,9 +13,13 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let sandbox = here.sandbox().await;
     furnish(&sandbox).await;
     shell(&sandbox, "echo carried > /root/carried").await;
-    here.engine.snapshot(&sandbox, None, None).await.unwrap();
+    here.engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
     shell(&sandbox, "echo twice >> /root/carried").await;
-    let (snapshot, _) = here.engine.snapshot(&sandbox, Some("mine".to_owned()), None).await.unwrap();
+    let (snapshot, _) = here
+        .engine
+        .snapshot(&sandbox, SnapshotSpec { name: Some("mine".to_owned()), ..SnapshotSpec::default() })
+        .await
+        .unwrap();
     let mut exported = Vec::new();
     here.engine.snapshots().export(&snapshot, &mut exported).unwrap();
 
@@ -62,7 +66,7 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     }
     eventually("its disk is folded", || height() < 3).await;
     inspect(&begun, 2).await;
-    let (next, _) = there.snapshot(&begun, None, None).await.unwrap();
+    let (next, _) = there.snapshot(&begun, SnapshotSpec::default()).await.unwrap();
     there.snapshots().delete("default", &imported.id).await.unwrap();
     begun.end(EndReason::Requested).await.unwrap();
     let last = there.create(CreateSpec { from_snapshot: Some(next.id.clone()), ..wish }).await.unwrap();
@@ -79,7 +83,7 @@ async fn a_snapshot_becomes_a_template_and_may_go_itself() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
     shell(&sandbox, "echo ready > /root/state").await;
-    let (snapshot, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
+    let (snapshot, _) = engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     for taken in ["base", "ubuntu-24.04", "../x", ""] {
         assert!(engine.engine.template_from_snapshot("default", &snapshot, taken, "").is_err(), "{taken:?}");
@@ -134,7 +138,7 @@ async fn a_workspaces_own_template_is_preferred_to_a_built_in_one_of_its_name() 
     assert_eq!(shell(&sandbox, "command -v node").await.stdout, "", "it is a copy of base");
 
     shell(&sandbox, "echo own > /root/state").await;
-    let (snapshot, _) = engine.snapshot(&sandbox, None, None).await.unwrap();
+    let (snapshot, _) = engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     engine.template_from_snapshot("team", &snapshot, "screen", "").unwrap();
     let store = rusqlite::Connection::open(home.path().join("sandling.db")).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sandling_engine::{ChangeError, CreateSpec, EndReason, LifetimeChange, Sleep};
+use sandling_engine::{ChangeError, CreateSpec, EndReason, LifetimeChange, Sleep, SnapshotSpec};
 
 use crate::harness::{engine, eventually, shell, spec};
 
@@ -87,7 +87,7 @@ async fn a_sandbox_whose_time_is_over_falls_asleep_after_what_is_being_saved() {
     shell(&sandbox, "echo here > /root/file; head -c 30000000 /dev/urandom > /dev/shm/ballast").await;
     let mut last = None;
     // Until it sleeps, one after another is under way. It waits for a moment in which none is.
-    while let Ok((saved, _)) = engine.engine.snapshot(&sandbox, None, None).await {
+    while let Ok((saved, _)) = engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await {
         last = Some(saved.id);
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
@@ -107,7 +107,7 @@ async fn the_layer_of_a_save_that_failed_goes_with_its_sandbox() {
     let layers = || std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().count();
     shell(&sandbox, "echo one > /root/file").await;
     meddler.refuse("INSERT ON snapshots");
-    assert!(engine.engine.snapshot(&sandbox, None, None).await.is_err());
+    assert!(engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await.is_err());
     assert!(sandbox.hibernate().await.is_err());
     meddler.allow();
     assert_eq!(layers(), 2, "its disk stands on them");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_engine::{CreateSpec, EndReason, Engine, ForkSpec, Sandbox};
+use sandling_engine::{CreateSpec, EndReason, Engine, ForkSpec, Sandbox, SnapshotSpec};
 use sandling_protocol::{ContextSpec, Language};
 
 use crate::contexts::cell;
@@ -105,9 +105,13 @@ async fn a_snapshot_outlives_its_sandbox_and_is_where_others_begin() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
     furnish(&sandbox).await;
-    let (first, _) = engine.engine.snapshot(&sandbox, Some("first".to_owned()), None).await.unwrap();
+    let (first, _) = engine
+        .engine
+        .snapshot(&sandbox, SnapshotSpec { name: Some("first".to_owned()), ..SnapshotSpec::default() })
+        .await
+        .unwrap();
     shell(&sandbox, "echo second > /root/file").await;
-    let (second, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
+    let (second, _) = engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
     assert!(second.memory_bytes < first.memory_bytes, "{} then {}", first.memory_bytes, second.memory_bytes);
     assert_eq!(second.parent.as_ref(), Some(&first.id));
     sandbox.end(EndReason::Requested).await.unwrap();

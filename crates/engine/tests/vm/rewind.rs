@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sandling_engine::{
     Cause, CheckpointError, CreateSpec, Diff, DiffChange, DiffError, Engine, EngineConfig, FilePatch, ForkError,
-    ForkSpec, Sandbox, TimelineError,
+    ForkSpec, Sandbox, SnapshotSpec, TimelineError,
 };
 use sandling_protocol::{ContextSpec, Language, WriteMode};
 
@@ -268,7 +268,7 @@ async fn a_parent_and_its_fork_can_be_compared_and_strangers_cannot() {
 
     // A sleeper is looked at, and sleeps on.
     child.hibernate().await.unwrap();
-    let (snapshot, _) = engine.snapshot(&parent, None, None).await.unwrap();
+    let (snapshot, _) = engine.snapshot(&parent, SnapshotSpec::default()).await.unwrap();
     let slept = diff(&engine, &parent, snapshot.id.as_str(), child.id().as_str(), "/root/").await.unwrap();
     assert_eq!(told(&slept).len(), 2);
     assert!(child.hibernates());

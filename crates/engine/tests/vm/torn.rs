@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sandling_engine::{ChangeError, CreateError, CreateSpec, EndReason, ImportError, RestoreError, SnapshotId};
+use sandling_engine::{
+    ChangeError, CreateError, CreateSpec, EndReason, ImportError, RestoreError, SnapshotId, SnapshotSpec,
+};
 
 use crate::harness::{TestEngine, engine, shell, spec};
 
@@ -59,7 +61,7 @@ async fn a_snapshot_with_a_torn_layer_is_refused_however_deep_that_is() {
     let mut saved = Vec::new();
     for number in 0..3 {
         shell(&sandbox, &format!("echo {number} >> /root/file; sync")).await;
-        saved.push(engine.engine.snapshot(&sandbox, None, None).await.unwrap().0);
+        saved.push(engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap().0);
     }
     let last = &saved[2];
     let from_last = || CreateSpec { from_snapshot: Some(last.id.clone()), ..spec("base") };
@@ -135,7 +137,7 @@ fn altered(exported: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<
 async fn an_export_from_another_machine_or_of_another_snapshot_is_refused() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
-    let (snapshot, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
+    let (snapshot, _) = engine.engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     let mut exported = Vec::new();
     engine.engine.snapshots().export(&snapshot, &mut exported).unwrap();

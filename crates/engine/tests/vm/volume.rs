@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sandling_engine::{
-    CreateError, CreateSpec, EndReason, ForkError, ForkSpec, OnVolumes, Sandbox, SnapshotError, VolumeError,
-    VolumeKind, VolumeSpec,
+    CreateError, CreateSpec, EndReason, ForkError, ForkSpec, OnVolumes, Sandbox, SnapshotError, SnapshotSpec,
+    VolumeError, VolumeKind, VolumeSpec,
 };
 
 use crate::harness::{TestEngine, chain, engine, eventually, shell, spec};
@@ -99,7 +99,11 @@ async fn a_copy_of_a_sandbox_does_with_its_volumes_what_was_said_and_nothing_els
     let grandchild = fork(&engine, &reader, OnVolumes::ReadOnly).await;
     assert_eq!(shell(&grandchild, "cat /data/file").await.stdout, "then\n");
 
-    let (snapshot, _) = engine.engine.snapshot(&parent, None, Some(OnVolumes::Clone)).await.unwrap();
+    let (snapshot, _) = engine
+        .engine
+        .snapshot(&parent, SnapshotSpec { volumes: Some(OnVolumes::Clone), ..SnapshotSpec::default() })
+        .await
+        .unwrap();
     shell(&parent, "echo after > /data/file").await;
     let from = CreateSpec { from_snapshot: Some(snapshot.id), ..spec("base") };
     let begun = engine.engine.create(from).await.unwrap();

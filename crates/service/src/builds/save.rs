@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_engine::{Sandbox, SnapshotInfo, TemplateError};
+use sandling_engine::{Sandbox, SnapshotInfo, SnapshotSpec, TemplateError};
 
 use super::machine::BuildFailure;
 use super::registry::{Build, Level};
@@ -25,7 +25,10 @@ impl Builds {
                 for name in names {
                     let mut all = self.engine.snapshots().list(workspace)?.into_iter();
                     let older = all.rfind(|info| info.name.as_ref() == Some(name));
-                    let (info, _) = self.engine.snapshot(sandbox, Some(name.clone()), None).await?;
+                    let (info, _) = self
+                        .engine
+                        .snapshot(sandbox, SnapshotSpec { name: Some(name.clone()), ..SnapshotSpec::default() })
+                        .await?;
                     bytes += size(&info);
                     build.log(&format!("saved as {}", info.id), Level::Info, None);
                     if let Some(older) = older {
@@ -34,7 +37,7 @@ impl Builds {
                 }
             }
             SaveAs::Template { name, replace } => {
-                let (info, _) = self.engine.snapshot(sandbox, None, None).await?;
+                let (info, _) = self.engine.snapshot(sandbox, SnapshotSpec::default()).await?;
                 bytes = size(&info);
                 let named = self.name_template(workspace, &info, name, *replace, spec.description.as_deref());
                 if let (Ok(()), Some(key)) = (&named, key) {

@@ -104,5 +104,6 @@ fn boot_mode(mode: BootMode) -> &'static str {
     match mode {
         BootMode::Standby => "standby",
         BootMode::Restore => "restore",
+        BootMode::Boot => "boot",
     }
 }

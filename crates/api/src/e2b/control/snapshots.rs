@@ -1,16 +1,16 @@
 //! Snapshots. Sandboxes can be created from them as from templates.
 
 use axum::routing::{delete, get, post};
-use sandling_engine::{Kept, SnapshotInfo, State as SandboxState};
+use sandling_engine::{Kept, SnapshotInfo, SnapshotSpec, State as SandboxState};
 use sandling_service::TemplateSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::SandboxCall;
 use super::list::{Key, Order, paged};
+use super::sandboxes::kept;
 use crate::e2b::names::{self, Name};
 use crate::e2b::place::parse_id;
-use crate::e2b::refusal::unsupported;
 use crate::prelude::*;
 
 pub(super) fn router() -> Router<Arc<App>> {
@@ -28,9 +28,6 @@ struct SnapshotRequest {
 }
 
 async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result<(StatusCode, Json<Value>), ApiError> {
-    if body.value.memory == Some(false) {
-        return Err(unsupported("a snapshot keeps memory here; leave `memory: false` out"));
-    }
     let name = body.value.name.filter(|name| !name.is_empty());
     let parsed = name.as_deref().map(Name::parse).transpose()?;
     let workspace = call.workspace().as_str();
@@ -40,13 +37,14 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
         return Err(ApiError::bad_request(format!("{name:?} is the name of a built-in template; choose another")));
     }
     let older = named(&call.app, workspace, parsed.as_ref())?;
+    let spec = SnapshotSpec { name, volumes: None, kept: kept(body.value.memory) };
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
     let info = call.sandbox.info();
     let slept = info.state == SandboxState::Hibernated;
     if slept {
         call.sandbox.wake().await?;
     }
-    let saved = call.app.engine.snapshot(&call.sandbox, name, None).await;
+    let saved = call.app.engine.snapshot(&call.sandbox, spec).await;
     drop(place);
     if slept {
         // The sandbox was hibernated before, and the call.caller did not ask to wake it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandling_engine::network::LimitRequest;
-use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkSpec, Sandbox};
+use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkSpec, Sandbox, SnapshotSpec};
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 use sandling_network::{EventKind, Verdict};
 
@@ -134,7 +134,7 @@ isolated! {
         let sandbox = world.sandbox(&["example.com"], &[]).await;
         hold_connection(&sandbox).await;
         let checkpoint = engine.checkpoint(&sandbox, None).await.unwrap();
-        let (snapshot, _) = engine.snapshot(&sandbox, None, None).await.unwrap();
+        let (snapshot, _) = engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
 
         // It has what it is given when it is made, and nothing of what the snapshot's had.
         let from = |policy| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, RunSpec, Sandbox};
+use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, RunSpec, Sandbox, SnapshotSpec};
 use sandling_network::policy::{Policy, TlsMode};
 use sandling_protocol::Language;
 
@@ -78,7 +78,7 @@ isolated! {
         // Nothing of it in the guest, in the files of the home, or in a snapshot.
         let placeholder = shell(&sandbox, "echo $API_KEY").await.stdout;
         assert!(placeholder.starts_with("sandling_secret_"), "{placeholder}");
-        engine.snapshot(&sandbox, None, None).await.unwrap();
+        engine.snapshot(&sandbox, SnapshotSpec::default()).await.unwrap();
         assert!(!is_in(world.engine.home.path()));
 
         // A child has it only if asked for, with the authority that its guest trusts already.

@@ -57,14 +57,16 @@ class AsyncMachine(AsyncSandboxBase):
         await self._request("POST", "/wake", timeout=MACHINE_WITHIN)
         self.status = "running"
 
-    async def snapshot(self, *, name: Optional[str] = None, volumes: Optional[OnVolumes] = None) -> str:
+    async def snapshot(
+        self, *, name: Optional[str] = None, volumes: Optional[OnVolumes] = None, keep_memory: bool = True
+    ) -> str:
         """Saves memory, disk and devices; the sandbox keeps running. Pass the ID to ``create(from_snapshot=...)``.
 
         A name is unique in the workspace and works instead of the ID. If the sandbox has volumes, ``volumes`` says what
-        sandboxes from the snapshot get.
+        sandboxes from the snapshot get. Without ``keep_memory``, only the disk is saved, and these sandboxes boot.
         """
-        wanted = {"name": name, "volumes": volumes}
-        body = {key: value for key, value in wanted.items() if value} or None
+        wanted = {"name": name, "volumes": volumes, "keep_memory": None if keep_memory else False}
+        body = {key: value for key, value in wanted.items() if value is not None} or None
         data = await self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
         return str(data["id"])
 
