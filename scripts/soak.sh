@@ -21,7 +21,7 @@ need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
-build_templates "$sandling" base code-interpreter desktop 'r-java --packages r-base-core,default-jdk-headless --memory 1g'
+build_templates "$sandling" base code-interpreter desktop
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?

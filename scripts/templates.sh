@@ -5,7 +5,7 @@ export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOM
 
 # Uses its own home, so that it does not use a server of the user. Unpacks in memory if at least 8 GiB are available,
 # because a disk that discards blocks at once takes minutes to delete the files.
-build_templates() ( # SANDLING TEMPLATE…, where a TEMPLATE is a name or a name with options
+build_templates() ( # SANDLING TEMPLATE…
   SANDLING_HOME=$(mktemp -d)
   trap 'rm -rf "$SANDLING_HOME"' EXIT
   if [ -w /dev/shm ] && [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -gt $((8 << 20)) ]; then
@@ -13,7 +13,6 @@ build_templates() ( # SANDLING TEMPLATE…, where a TEMPLATE is a name or a name
   fi
   export SANDLING_HOME SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
   for template in "${@:2}"; do
-    # Not quoted, because each option is a word.
-    "$1" template build $template || exit
+    "$1" template build "$template" || exit
   done
 )

@@ -8,7 +8,7 @@
 # `E2B_DOMAIN`: they use HTTPS and names below that domain. All others use the URLs of docs/e2b.md.
 #
 # SANDLING is the path of the binary; by default all suites run but `desktop`, which needs the template of that name, and
-# `languages`, which needs the template `r-java` of scripts/soak.sh. `conformance/server.sh` says which templates are used.
+# `languages`, which first builds the template `r-java` for minutes. `conformance/server.sh` says which templates are used.
 # PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
 # pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
@@ -69,6 +69,7 @@ run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
 run_languages() (
+  "$sandling" template build r-java --packages r-base-core,default-jdk-headless --memory 1g
   cd "$here/languages"
   PYTHONDONTWRITEBYTECODE=1 timeout 1800 "$installed/${newest}python/bin/python" -m pytest --quiet
 )

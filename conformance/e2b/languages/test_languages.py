@@ -35,9 +35,9 @@ def test_variables_last_and_the_value_is_the_main_result(run):
     assert execution.results[0].is_main_result
 
 
-def test_code_runs_in_the_users_home(run):
+def test_code_runs_in_the_templates_directory(run):
     read = {"r": "getwd()", "java": 'System.getProperty("user.dir")'}[run.language]
-    assert run(read).text == SHOWN[run.language] % "/home/user"
+    assert run(read).text == SHOWN[run.language] % "/workspace"
 
 
 def test_variables_of_the_sandbox_and_of_one_run(run):

@@ -150,8 +150,9 @@ fn used_sandbox(uri: &Uri) -> Option<&str> {
     (USES.contains(&first) && !is_history).then_some(id)
 }
 
-/// Wakes a hibernated sandbox. Concurrent calls are safe.
+/// Wakes a hibernated sandbox, also one that is just being saved. Concurrent calls are safe.
 pub(crate) async fn awake(sandbox: &Sandbox) -> Result<(), ApiError> {
+    sandbox.steady().await;
     if sandbox.hibernates() { Ok(sandbox.wake().await?) } else { Ok(()) }
 }
 

@@ -51,6 +51,15 @@ impl<W: Write> Packer<W> {
         self.entry(&real, &name, &meta)
     }
 
+    /// The same, but a link stays a link: whoever made the archive has followed those that were to be followed.
+    pub fn uploaded(&mut self, path: &Path) -> Result<(), Failure> {
+        let meta = fs::symlink_metadata(path).map_err(|error| about(path, &error))?;
+        if !meta.is_symlink() {
+            return self.source(path);
+        }
+        self.entry(path, &Path::new("f").join(sources::name_of(path)), &meta)
+    }
+
     fn children(&mut self, directory: &Path, name: &Path) -> Result<(), Failure> {
         let entries = fs::read_dir(directory).map_err(|error| about(directory, &error))?;
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();

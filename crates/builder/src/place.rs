@@ -30,7 +30,7 @@ pub fn copy(source: &str, place: &Place, input: impl Read) -> Result<(), Failure
     placer.archive(&mut archive, &unpacked)?;
     let mut packer = Packer::new(io::BufWriter::new(archive::temporary().map_err(failed)?));
     for found in sources::find(&unpacked, source)? {
-        packer.source(&found)?;
+        packer.uploaded(&found)?;
     }
     let mut stream = packer.into_inner().map_err(failed)?.into_inner().map_err(|error| failed(error.into_error()))?;
     stream.seek(SeekFrom::Start(0)).map_err(failed)?;
@@ -353,6 +353,24 @@ mod tests {
         assert_eq!(read("new/name"), "6");
         let meta = fs::metadata(dir.path().join("new/name")).unwrap();
         assert_eq!((meta.mode() & 0o7777, meta.mtime()), (0o640, 1_000));
+    }
+
+    #[test]
+    fn links_of_an_upload_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("/no/such/file", dir.path().join("link")).unwrap();
+        fs::write(dir.path().join("file"), "1").unwrap();
+        let mut packer = Packer::new(Vec::new());
+        for found in sources::find(dir.path(), "*").unwrap() {
+            packer.uploaded(&found).unwrap();
+        }
+        let mut archive = tar::Archive::new(io::Cursor::new(packer.into_inner().unwrap()));
+        let kinds = archive.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (entry.path().unwrap().into_owned(), entry.header().entry_type())
+        });
+        let expected = [("f/file", EntryType::Regular), ("f/link", EntryType::Symlink)];
+        assert_eq!(kinds.collect::<Vec<_>>(), expected.map(|(name, kind)| (PathBuf::from(name), kind)));
     }
 
     #[test]

@@ -163,10 +163,11 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
     }
 }
 
-/// Returns the running sandbox. It wakes a hibernated one if its settings allow that.
+/// Returns the running sandbox. It wakes a hibernated one, also one that is just being saved, if its settings allow that.
 async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
     app.engine.settled().await;
     let sandbox = app.engine.get(id).ok_or_else(|| ended(app, headers, id))?;
+    sandbox.steady().await;
     let info = sandbox.info();
     match info.state {
         SandboxState::Running | SandboxState::Stalled => Ok(sandbox),

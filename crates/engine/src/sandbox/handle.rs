@@ -46,6 +46,8 @@ pub struct Sandbox {
     pub(crate) network: Arc<SandboxNetwork>,
     /// Whether the guest is being told about a change of its network.
     pub(crate) telling_guest: watch::Receiver<bool>,
+    /// Whether its machine is about to be saved and ended.
+    pub(crate) hibernating: watch::Receiver<bool>,
     pub(crate) saves: Saves,
 }
 
@@ -117,6 +119,12 @@ impl Sandbox {
     pub(crate) async fn guest_told(&self) {
         // A task that has ended tells the guest nothing more.
         let _ = self.telling_guest.clone().wait_for(|telling| !telling).await;
+    }
+
+    /// Waits until a hibernation that has begun is over. Whoever uses it before that loses the machine.
+    pub async fn steady(&self) {
+        // A task that has ended hibernates nothing.
+        let _ = self.hibernating.clone().wait_for(|hibernating| !hibernating).await;
     }
 
     pub fn hibernates(&self) -> bool {

@@ -31,6 +31,7 @@ pub(super) struct SandboxTask {
     pub(super) timeline: watch::Sender<Timeline>,
     pub(super) network: Arc<SandboxNetwork>,
     pub(super) telling_guest: watch::Sender<bool>,
+    pub(super) hibernating: watch::Sender<bool>,
     pub(super) notices: Notices,
     pub(super) activity: Arc<Activity>,
     /// What its machine requests when the host's disk is full, or no longer is.
@@ -59,6 +60,7 @@ impl Host {
         let (standing, standing_seen) = watch::channel(info.standing.clone());
         let (timeline, timeline_seen) = watch::channel(info.timeline.clone());
         let (telling_guest, telling_seen) = watch::channel(false);
+        let (hibernating, hibernating_seen) = watch::channel(false);
         let network = self.parts.networks.open(&info);
         let (commands, inbox) = mpsc::channel(64);
         let activity = Activity::new();
@@ -73,6 +75,7 @@ impl Host {
             timeline: timeline_seen,
             network: network.clone(),
             telling_guest: telling_seen,
+            hibernating: hibernating_seen,
             saves: saves.clone(),
         });
         let dir = self.parts.machines.factory.sandboxes.join(info.id.as_str());
@@ -89,6 +92,7 @@ impl Host {
             timeline,
             network,
             telling_guest,
+            hibernating,
             notices: Notices::default(),
             activity,
             stalls: mpsc::channel(1).1,

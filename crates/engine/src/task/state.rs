@@ -57,13 +57,21 @@ impl SandboxTask {
         let Verdict::Go(next) = lifecycle::decide(phase.state(), &request)? else { return Ok(()) };
         match (phase, next, request) {
             (_, _, Request::End(reason)) => self.end(reason).await?,
-            (phase, _, Request::Rewind(moment)) => self.hibernate_at(*moment, phase.live().ok()).await?,
+            (phase, _, Request::Rewind(moment)) => {
+                self.hibernating.send_replace(true);
+                let slept = self.hibernate_at(*moment, phase.live().ok()).await;
+                self.hibernating.send_replace(false);
+                slept?;
+            }
             (Phase::Orphaned, row, _) => self.take_over(row).await?,
             (Phase::Hibernated, _, Request::Boot) => self.wake(Kept::Disk).await?,
             (Phase::Hibernated, ..) => self.wake(Kept::Everything).await?,
             (Phase::Ended(_), ..) => {}
             (Phase::Running(live) | Phase::Stalled(live) | Phase::Paused(live), _, Request::Hibernate(kept)) => {
-                self.hibernate(&live, kept).await?;
+                self.hibernating.send_replace(true);
+                let slept = self.hibernate(&live, kept).await;
+                self.hibernating.send_replace(false);
+                slept?;
             }
             (Phase::Paused(live), ..) => self.resume(live).await?,
             (Phase::Running(live) | Phase::Stalled(live), State::Paused, _) => self.pause(live).await?,

@@ -27,6 +27,8 @@ pub(super) struct FakeMachines {
     sandboxes: PathBuf,
     /// The next save or restore fails.
     pub(super) fails: AtomicBool,
+    /// While somebody has this, saves take.
+    pub(super) slow: tokio::sync::Mutex<()>,
     /// The newest machine.
     newest: Mutex<Option<FakeMachine>>,
 }
@@ -43,7 +45,7 @@ pub(super) struct FakeMachine {
 
 impl FakeMachines {
     pub(super) fn new(sandboxes: PathBuf) -> Self {
-        Self { sandboxes, fails: AtomicBool::new(false), newest: Mutex::default() }
+        Self { sandboxes, fails: AtomicBool::new(false), slow: Default::default(), newest: Mutex::default() }
     }
 
     pub(super) fn newest(&self) -> FakeMachine {
@@ -93,6 +95,7 @@ impl Hibernation for FakeMachines {
     ) -> BoxFuture<'a, Result<(Standing, Writing), SnapshotError>> {
         Box::pin(async move {
             live.machine.stop().await.unwrap();
+            drop(self.slow.lock().await);
             let fails = self.fails.swap(false, Ordering::SeqCst);
             let slept = Standing { restored: Some(id), moving: None, ..info.standing.clone() };
             let writing: Writing = Box::pin(async move { if fails { Err(SnapshotError::CutOff) } else { Ok(slept) } });

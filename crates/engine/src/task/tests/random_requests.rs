@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 use sandling_image::ImageStore;
 use sandling_vmm::accelerator::Accelerator;
@@ -389,6 +390,31 @@ async fn a_machine_that_cannot_write_stalls_until_there_is_room_again() {
     within("the next try", phase.wait_for(|phase| phase.state() == State::Running)).await.unwrap();
     world.go(Step::Kill).await;
     world.check();
+}
+
+#[tokio::test]
+async fn a_sandbox_is_steady_only_after_a_hibernation_that_has_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path().to_owned());
+    let mut world = World::new(&home, &parts(&home), false).await;
+    within("no hibernation", world.sandbox.steady()).await;
+    let fakes = world.fakes.clone();
+    let slow = fakes.slow.lock().await;
+    let sandbox = world.sandbox.clone();
+    let hibernation = tokio::spawn(async move { sandbox.hibernate().await });
+    let mut hibernating = world.sandbox.hibernating.clone();
+    within("its beginning", hibernating.wait_for(|hibernating| *hibernating)).await.unwrap();
+    assert!(world.sandbox.steady().now_or_never().is_none() && !world.sandbox.hibernates());
+    drop(slow);
+    within("its end", world.sandbox.steady()).await;
+    assert!(world.sandbox.hibernates());
+    hibernation.await.unwrap().unwrap();
+    // One that fails is over, too.
+    world.go(Step::Wake).await;
+    fakes.fails.store(true, Ordering::SeqCst);
+    assert!(world.sandbox.hibernate().await.is_err());
+    within("a failure", world.sandbox.steady()).await;
+    world.go(Step::Kill).await;
 }
 
 #[tokio::test]
