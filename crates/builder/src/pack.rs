@@ -51,7 +51,7 @@ impl<W: Write> Packer<W> {
         self.entry(&real, &name, &meta)
     }
 
-    /// The same, but a link stays a link: whoever made the archive has followed those that were to be followed.
+    /// The same, but a link stays a link. The client that made the archive has followed the links that should be followed.
     pub fn uploaded(&mut self, path: &Path) -> Result<(), Failure> {
         let meta = fs::symlink_metadata(path).map_err(|error| about(path, &error))?;
         if !meta.is_symlink() {

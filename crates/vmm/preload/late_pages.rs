@@ -1,4 +1,4 @@
-//! Pages of guest memory that are not in their file yet: whoever needs one waits for it.
+//! Pages of guest memory that are not in their file yet. A thread that needs one waits until it is written.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::AtomicU32;

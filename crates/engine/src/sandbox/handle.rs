@@ -121,7 +121,7 @@ impl Sandbox {
         let _ = self.telling_guest.clone().wait_for(|telling| !telling).await;
     }
 
-    /// Waits until a hibernation that has begun is over. Whoever uses it before that loses the machine.
+    /// Waits until a hibernation that has begun is over. A call that starts earlier fails when the machine ends.
     pub async fn steady(&self) {
         // A task that has ended hibernates nothing.
         let _ = self.hibernating.clone().wait_for(|hibernating| !hibernating).await;
