@@ -83,6 +83,11 @@ impl Cgroup {
         Ok(create_v2(&hierarchies, name, limits, disk).or_else(|| create_v1(&hierarchies, name, limits, disk)))
     }
 
+    /// Moves a process to this group. Waits for the kernel, some milliseconds.
+    pub fn join(&self, process: u32) -> io::Result<()> {
+        self.directories.iter().try_for_each(|group| fs::write(group.join("cgroup.procs"), process.to_string()))
+    }
+
     /// Moves processes from this group to one with the same limits in the tenant's group. Returns the new group; this
     /// one is removed. Waits for the kernel, some milliseconds.
     pub fn move_to_tenant(&self, tenant: &str, pids: &[i32]) -> io::Result<Self> {

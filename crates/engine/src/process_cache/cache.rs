@@ -84,6 +84,11 @@ impl ProcessCache {
         finished.inspect_err(|_| stored::remove(dir))
     }
 
+    /// Removes the process of a snapshot to make room, unless machines need its files. Returns whether there was one.
+    pub(crate) fn evict(&self, dir: &Path) -> bool {
+        self.host.is_some() && stored::evict(dir)
+    }
+
     /// Stores the process of a template's stopped machine, which was restored from the bake alone, beside the bake.
     pub(crate) fn save_template(&self, bake: &Path, disk: &Path, frozen: &Frozen) -> io::Result<()> {
         self.host.as_ref().map_or(Ok(()), |host| stored::save_template(bake, disk, frozen, host))

@@ -36,6 +36,8 @@ const OVERLAY: &str = "overlay.qcow2";
 /// In a machine's directory: the directory of the process that it was resumed from, and that one's map of guest memory.
 const RESUMED_FROM: &str = "thawed";
 const RESUMED_MAP: &str = "thawed.map";
+/// In the directory of a snapshot's process: a machine was resumed from it, and its later processes need its files.
+const USED: &str = "process.used";
 /// Writing a process takes far less than this, so an older one without a record is a leftover.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// A process with this many files of pages below it is stored as a whole again, because a resume opens all of them.
@@ -126,6 +128,10 @@ impl StoredProcess {
     /// may be deleted before the machine ends.
     pub(crate) fn mark(&self, machine: &Path) -> io::Result<()> {
         let text = self.dir.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        // Those of templates are never evicted.
+        if self.record.beside.is_empty() {
+            fs::write(self.dir.join(USED), "")?;
+        }
         fs::copy(self.dir.join(GUEST_MAP), machine.join(RESUMED_MAP))?;
         fs::write(machine.join(RESUMED_FROM), text)
     }
@@ -156,6 +162,12 @@ pub(crate) struct CapturedPages {
     process: CapturedProcess,
     pages: Vec<(PathBuf, u64)>,
     beside: Vec<(PathBuf, u64)>,
+}
+
+impl CapturedPages {
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.process.stored_bytes
+    }
 }
 
 pub(super) fn save_pages(
@@ -231,6 +243,15 @@ pub(super) fn remove(dir: &Path) {
     }
 }
 
+/// Removes a process that no machine was resumed from. Returns whether there was one.
+pub(super) fn evict(dir: &Path) -> bool {
+    let evicted = !dir.join(USED).exists() && fs::remove_file(dir.join(RECORD)).is_ok();
+    if evicted {
+        remove(dir);
+    }
+    evicted
+}
+
 /// Machines run as other users.
 fn make_readable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -253,6 +274,20 @@ pub(super) mod tests {
             fs::write(dir.path().join(name), [1; 10]).unwrap();
         }
         (dir, host)
+    }
+
+    #[test]
+    fn a_process_is_evicted_unless_a_machine_was_resumed_from_it() {
+        let (dir, host) = example();
+        let mut process = StoredProcess::load(dir.path(), &host).unwrap().unwrap();
+        process.record.beside.clear();
+        fs::write(dir.path().join(GUEST_MAP), MemoryMap::default().encode()).unwrap();
+        let machine = tempfile::tempdir().unwrap();
+        process.mark(machine.path()).unwrap();
+        assert!(!evict(dir.path()) && process.is_whole());
+        fs::remove_file(dir.path().join(USED)).unwrap();
+        assert!(evict(dir.path()) && !dir.path().join(PROCESS).exists());
+        assert!(!evict(dir.path()), "it is gone");
     }
 
     #[test]

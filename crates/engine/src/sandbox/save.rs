@@ -135,7 +135,8 @@ impl Pending {
             known => known?,
         }
         if is_checkpoint {
-            self.snapshots.sweep_behind(Vec::new());
+            let old = self.sandbox.timeline.borrow().without_process().cloned().collect();
+            self.snapshots.evict_behind(old);
         }
         self.sandbox.fold_behind(&self.snapshots);
         Ok(saved)

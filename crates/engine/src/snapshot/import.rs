@@ -313,7 +313,7 @@ impl Import<'_> {
         info.digest = info.computed_digest();
         rustix::fs::syncfs(File::open(snapshots).map_err(ImportError::Io)?)
             .map_err(|error| ImportError::Io(error.into()))?;
-        store.store.insert_snapshot(&info, Visibility::Listed)?;
+        store.store.insert_snapshot(&info, Visibility::Listed, 0)?;
         Ok(info)
     }
 

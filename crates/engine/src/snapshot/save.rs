@@ -27,6 +27,8 @@ use crate::model::{
 use crate::process_cache::{CapturedPages, guest_memory_of};
 
 const STATE: &str = "state";
+/// By how much the priority of a thread is lower that stores a process for which nobody waits.
+const BEHIND: i32 = 10;
 
 /// How long the steps took.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,8 +57,8 @@ pub(crate) struct Save<'a> {
     pub(crate) afterwards: Afterwards,
     pub(crate) kept: Kept,
     pub(crate) volumes: Vec<SavedVolume>,
-    /// Whether its process is stored as well, so that what is restored from it is fast.
-    pub(crate) process: bool,
+    /// Whether nobody waits for it. Its process, which makes what is restored from it fast, is then stored at a low priority.
+    pub(crate) behind: bool,
     /// Whether it is to be there after the host itself has failed.
     pub(crate) lasting: bool,
 }
@@ -71,7 +73,7 @@ pub(crate) struct Saving {
     visibility: Visibility,
     files: Files,
     machine: MachineDir,
-    process: bool,
+    behind: bool,
     lasting: bool,
     /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
     pub(crate) standing: Standing,
@@ -144,7 +146,7 @@ impl Save<'_> {
             visibility: self.visibility,
             files: files.clone(),
             machine: self.machine.dir().clone(),
-            process: self.process && self.info.volumes.is_empty(),
+            behind: self.behind,
             lasting: self.lasting,
             standing: after,
             times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
@@ -236,9 +238,9 @@ impl Saving {
         self.info.disk_bytes = fs::metadata(self.files.disk())?.len();
         // Nothing changes it any more.
         fs::set_permissions(self.files.overlay(), fs::Permissions::from_mode(0o444))?;
-        let writing = match self.frozen.take().transpose() {
+        let (writing, cached_bytes) = match self.frozen.take().transpose() {
             Ok(Some(frozen)) => self.write_memory(&frozen, started, begun)?,
-            Ok(None) => None,
+            Ok(None) => (None, 0),
             Err(error) => return Err(SnapshotError::Freeze(FreezeError::After(error))),
         };
         self.info.digests.disk = digest_of(&self.files.disk())?;
@@ -251,7 +253,7 @@ impl Saving {
             self.sync(&snapshots, parent.as_ref())?;
             self.info.synced = true;
         }
-        self.snapshots.store.insert_snapshot(&self.info, self.visibility)?;
+        self.snapshots.store.insert_snapshot(&self.info, self.visibility, cached_bytes)?;
         if let Some(writing) = writing {
             writing.done();
         }
@@ -259,19 +261,19 @@ impl Saving {
         Ok((self.info, self.times))
     }
 
-    /// Writes the pages, and notes their digests and that of the device state.
+    /// Writes the pages, and notes their digests and that of the device state. Returns the size of the cached process, too.
     fn write_memory(
         &mut self,
         frozen: &Frozen,
         started: Option<oneshot::Sender<Startable>>,
         begun: Instant,
-    ) -> Result<Option<WritingSnapshot>, SnapshotError> {
+    ) -> Result<(Option<WritingSnapshot>, u64), SnapshotError> {
         let files = self.files.clone();
         let mut info = self.info.clone();
         let mut pages = File::create(files.pages())?;
-        let writing = std::thread::scope(|scope| {
+        let done = std::thread::scope(|scope| {
             let (tell, selected) = mpsc::channel();
-            scope.spawn(|| self.cache_process(frozen, selected));
+            let caching = scope.spawn(|| self.cache_process(frozen, selected));
             let (layer, below) = self.select(frozen)?;
             info.memory_bytes = layer.bytes;
             info.memory = if layer.layers == 1 { Vec::new() } else { below };
@@ -286,14 +288,14 @@ impl Saving {
             // If the other thread has failed, nothing is started early.
             let _ = tell.send((layer.map.clone(), start));
             frozen.store(&layer, &mut pages)?;
-            Ok::<_, SnapshotError>(writing)
+            Ok::<_, SnapshotError>((writing, caching.join().unwrap_or_default()))
         })?;
         self.info = info;
         frozen.release();
         // Read again, because children may wait for the pages, but for no digest.
         self.info.digests.pages = digest_of(&files.pages())?;
         self.info.digests.state = digest_of(&files.state())?;
-        Ok(writing)
+        Ok(done)
     }
 
     /// Selects the pages to store, and the snapshots whose layers they are stored over.
@@ -379,7 +381,7 @@ impl Saving {
 
     /// Stores the machine's process in the process cache. A machine that is restored without it is only slower.
     fn save_process(&self, frozen: &Frozen) -> io::Result<Option<CapturedPages>> {
-        if !self.process {
+        if !self.info.volumes.is_empty() {
             return Ok(None);
         }
         let layers = self.info.disk.iter().filter_map(|id| {
@@ -391,21 +393,25 @@ impl Saving {
     }
 
     /// Stores the machine's process and, when the pages of guest memory are selected, makes it usable. From then on
-    /// machines can be started.
-    fn cache_process(&self, frozen: &Frozen, selected: mpsc::Receiver<(MemoryMap, Option<Start>)>) {
-        let captured = self.save_process(frozen);
-        let is_cached = matches!(captured, Ok(Some(_)));
-        // Without a selection the save has failed, and its files are removed.
-        let Ok((guest, start)) = selected.recv() else { return };
-        match self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, &guest) {
-            Ok(()) => {
-                if let Some((started, startable)) = start.filter(|_| is_cached) {
-                    // The caller may have gone; the snapshot is finished all the same.
-                    let _ = started.send(startable);
-                }
-            }
-            Err(error) => tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached"),
+    /// machines can be started. Returns the size of what was stored.
+    fn cache_process(&self, frozen: &Frozen, selected: mpsc::Receiver<(MemoryMap, Option<Start>)>) -> u64 {
+        if self.behind {
+            // Of this thread alone. If it fails, the command that runs meanwhile is slower.
+            let _ = rustix::process::nice(BEHIND);
         }
+        let captured = self.save_process(frozen);
+        let bytes = captured.as_ref().ok().and_then(Option::as_ref).map(CapturedPages::stored_bytes);
+        // Without a selection the save has failed, and its files are removed.
+        let Ok((guest, start)) = selected.recv() else { return 0 };
+        if let Err(error) = self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, &guest) {
+            tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached");
+            return 0;
+        }
+        if let Some((started, startable)) = start.filter(|_| bytes.is_some()) {
+            // The caller may have gone; the snapshot is finished all the same.
+            let _ = started.send(startable);
+        }
+        bytes.unwrap_or_default()
     }
 }
 

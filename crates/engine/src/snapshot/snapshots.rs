@@ -65,6 +65,12 @@ impl Snapshots {
         self.held().iter().cloned().collect()
     }
 
+    /// Does something to a snapshot, unless something is being made from it. Nobody can begin to before it is done.
+    pub(super) fn unless_held<T>(&self, id: &SnapshotId, change: impl FnOnce() -> T) -> Option<T> {
+        let held = self.held();
+        (!held.contains(id)).then(change)
+    }
+
     fn held(&self) -> MutexGuard<'_, Vec<SnapshotId>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

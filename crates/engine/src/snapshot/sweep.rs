@@ -140,6 +140,25 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Removes the cached processes of these snapshots, and sweeps, in the background.
+    pub(crate) fn evict_behind(self: &Arc<Self>, processes: Vec<SnapshotId>) {
+        let snapshots = self.clone();
+        tokio::task::spawn_blocking(move || {
+            for id in &processes {
+                if let Err(error) = snapshots.evict_process(id) {
+                    tracing::warn!(snapshot = %id, error = &error as &dyn std::error::Error, "could not record that a snapshot lost its cached process");
+                }
+            }
+        });
+        self.sweep_behind(Vec::new());
+    }
+
+    fn evict_process(&self, id: &SnapshotId) -> Result<(), StoreError> {
+        let evicted =
+            self.unless_held(id, || self.machines.factory.process_cache.evict(Files::new(&self.dir, id).dir()));
+        if evicted == Some(true) { self.store.process_evicted(id) } else { Ok(()) }
+    }
+
     /// Sweeps in the background, as [`sweep_with`](Self::sweep_with) does.
     pub(crate) fn sweep_behind(self: &Arc<Self>, layers: Vec<SnapshotId>) {
         let snapshots = self.clone();

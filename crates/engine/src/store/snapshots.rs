@@ -8,11 +8,24 @@ use crate::model::{SnapshotId, SnapshotInfo, Visibility, read_row};
 
 impl Store {
     /// Inserts a snapshot whose files are written. If its files are synced to disk, the row is synced as well.
-    pub fn insert_snapshot(&self, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
+    /// `cached_bytes` is the size of its cached process.
+    pub fn insert_snapshot(
+        &self,
+        info: &SnapshotInfo,
+        visibility: Visibility,
+        cached_bytes: u64,
+    ) -> Result<(), StoreError> {
         if info.synced {
-            return self.lastingly(|connection| insert(connection, info, visibility));
+            return self.lastingly(|connection| insert(connection, info, visibility, cached_bytes));
         }
-        insert(&self.connection(), info, visibility)
+        insert(&self.connection(), info, visibility, cached_bytes)
+    }
+
+    /// Records that a snapshot has lost its cached process.
+    pub fn process_evicted(&self, id: &SnapshotId) -> Result<(), StoreError> {
+        let Some((info, _)) = self.snapshot(id)? else { return Ok(()) };
+        let update = "UPDATE snapshots SET bytes = ?2 WHERE id = ?1";
+        self.connection().run(update, params![id.as_str(), stored_bytes(&info, 0)]).map(drop)
     }
 
     /// A snapshot of any workspace.
@@ -66,13 +79,23 @@ impl Store {
     }
 }
 
-fn insert(connection: &Connection, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
+fn insert(
+    connection: &Connection,
+    info: &SnapshotInfo,
+    visibility: Visibility,
+    cached_bytes: u64,
+) -> Result<(), StoreError> {
     let (created, listed) = (info.created_at.as_millisecond(), visibility == Visibility::Listed);
-    let bytes = i64::try_from(info.memory_bytes.saturating_add(info.disk_bytes)).unwrap_or(i64::MAX);
+    let bytes = stored_bytes(info, cached_bytes);
     let insert =
         "INSERT INTO snapshots (id, workspace, created_ms, listed, detail, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let detail = serde_json::to_string(info)?;
     connection.run(insert, params![info.id.as_str(), info.workspace, created, listed, detail, bytes]).map(drop)
+}
+
+fn stored_bytes(info: &SnapshotInfo, cached_bytes: u64) -> i64 {
+    let bytes = info.memory_bytes.saturating_add(info.disk_bytes).saturating_add(cached_bytes);
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<(String, Visibility)> {

@@ -46,11 +46,10 @@ impl SandboxTask {
         live.link.hold(true);
         let connections = self.network.flows();
         let info = &self.info;
-        // Automatic checkpoints are made often and used seldom, so their processes are not stored.
-        let process = mark.as_ref().is_none_or(|mark| mark.cause == Cause::Request);
+        let behind = mark.as_ref().is_some_and(|mark| ![Cause::Request, Cause::Rewind].contains(&mark.cause));
         let lasting = visibility == Visibility::Listed;
         let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
-        let save = Save { snapshots, machine, info, id, name, visibility, afterwards, kept, volumes, process, lasting };
+        let save = Save { snapshots, machine, info, id, name, visibility, afterwards, kept, volumes, behind, lasting };
         let saving = save.freeze().await;
         live.link.hold(state != State::Running);
         let mut saving = saving?;

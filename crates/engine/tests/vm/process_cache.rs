@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sandling_engine::{CreateSpec, Engine, EngineConfig, ForkSpec, Sandbox, VolumeSpec};
+use sandling_engine::{Cause, Checkpoint, CreateSpec, Engine, EngineConfig, ForkSpec, Sandbox, Timeline, VolumeSpec};
 use sandling_vmm::accelerator::Accelerator;
 use tempfile::TempDir;
 
-use crate::harness::{TestEngine, config, engine, shell, spec};
+use crate::harness::{TestEngine, config, engine, eventually, shell, spec};
 
 /// Whether the sandbox's machine was resumed from a cached process, judged by the program in its jail.
 fn is_resumed(home: &TempDir, sandbox: &Sandbox) -> bool {
@@ -44,6 +44,56 @@ async fn a_create_a_fork_and_a_wake_resume_a_cached_process() {
         assert_eq!(shell(&sandbox, "cat /root/file; kill -0 $(cat /root/pid)").await.exit.code, 0);
     }
     engine.close().await;
+}
+
+/// Makes automatic checkpoints, each before a write of its number.
+async fn write_numbers(engine: &Engine, sandbox: &Arc<Sandbox>, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        engine.before(sandbox, Cause::Exec, "write").await.unwrap();
+        shell(sandbox, &format!("echo {number} > /root/file")).await;
+    }
+}
+
+/// The checkpoints that have a cached process.
+fn cached_numbers(home: &TempDir, timeline: &Timeline) -> Vec<u64> {
+    let snapshots = home.path().join("snapshots");
+    let is_cached = |one: &&Checkpoint| snapshots.join(one.snapshot.as_str()).join("thaw.json").exists();
+    timeline.checkpoints().iter().filter(is_cached).map(|one| one.number).collect()
+}
+
+#[tokio::test]
+async fn the_newest_automatic_checkpoints_have_a_cached_process_and_older_ones_make_room() {
+    let test = engine().await;
+    let TestEngine { engine, home } = &test;
+    let sandbox = engine.create(CreateSpec { checkpoints: Some(20), ..spec("base") }).await.unwrap();
+    if !is_emulated(&sandbox) {
+        return test.close().await;
+    }
+    write_numbers(engine, &sandbox, 0..6).await;
+    engine.checkpoint(&sandbox, None).await.unwrap();
+    let timeline = engine.timeline(&sandbox).await;
+    eventually("only the newest have one", || cached_numbers(home, &timeline) == [4, 5, 6, 7]).await;
+    engine.rewind(&sandbox, "5").await.unwrap();
+    assert!(is_resumed(home, &sandbox));
+    assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "3\n");
+
+    // Later processes stand on the one that the machine was resumed from, so that one stays.
+    write_numbers(engine, &sandbox, 6..10).await;
+    let timeline = engine.timeline(&sandbox).await;
+    eventually("only the newest have one", || cached_numbers(home, &timeline) == [5, 7, 10, 11, 12]).await;
+    let stored: u64 = cached_bytes(home).iter().sum();
+    assert!(stored > 0 && engine.snapshots().stored_mib("default") >= stored >> 20, "{stored}");
+    engine.rewind(&sandbox, "11").await.unwrap();
+    assert!(is_resumed(home, &sandbox));
+    assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "7\n");
+    sandbox.end(sandling_engine::EndReason::Requested).await.unwrap();
+    test.close().await;
+}
+
+/// The sizes of all cached processes.
+fn cached_bytes(home: &TempDir) -> Vec<u64> {
+    let all = fs::read_dir(home.path().join("snapshots")).unwrap().flatten();
+    all.filter_map(|entry| Some(fs::metadata(entry.path().join("process")).ok()?.len())).collect()
 }
 
 /// The directory of the newest cached process, and when it was stored.

@@ -19,7 +19,7 @@ use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::program::{self, Message};
 use super::resources::{ABOVE_INHERITED, Resources};
-use super::spec::{Report, Spec, Step, StepError};
+use super::spec::{JOINED, Report, Spec, Step, StepError};
 use super::supervisor::Supervisor;
 use super::users::MachineUser;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
@@ -70,18 +70,30 @@ fn set_up() -> Result<Option<(Supervisor, Landlock)>, StepError> {
     let user = MachineUser::choose(&spec)?;
     let resources = Resources::open(&spec, &user)?;
     let user = identity::enter_namespaces(user)?;
+    filesystem::enter(&spec, &user)?;
+    if spec.joined_by_caller {
+        await_groups().step("waiting for the control groups")?;
+    }
     if let Some(supervisor) = start_supervisor().step("starting the supervisor")? {
         report(&Report::Supervisor, Some(supervisor.as_fd())).step("reporting the supervisor")?;
         return Ok(None);
     }
     identity::nest_pid_namespace().step("making the program's pid namespace")?;
-    filesystem::enter(&spec, &user)?;
     identity::drop_privileges(&user, &spec)?;
     for layer in &spec.program.layers {
         let path = format!("{LAYERS}/{}", layer.name);
         access(path, Access::READ_OK).step(format!("reading the layer {} as the machine's user", layer.name))?;
     }
     start(&spec, resources, user).map(Some)
+}
+
+/// Waits until the caller has moved this process to its control groups.
+fn await_groups() -> io::Result<()> {
+    let mut packet = [0; JOINED.len()];
+    match recv(io::stdin(), packet.as_mut_slice(), RecvFlags::empty())? {
+        _ if packet == *JOINED => Ok(()),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
 }
 
 /// Forks a child whose parent is the caller. Returns its pidfd in the launcher, and `None` in the child.

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 
 use super::config::JailConfig;
 use super::landlock_rules::Landlock;
-use super::spec::{KEEP, Program, Report, SEEN, Spec};
+use super::spec::{JOINED, KEEP, Program, Report, SEEN, Spec};
 use super::{ARGUMENT, MachineDir};
 use crate::cgroup::Cgroup;
 use crate::pass_fd;
@@ -125,7 +125,8 @@ pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) ->
         directory: path,
         limits: config.limits.clone(),
         user_namespace: config.user_namespace,
-        cgroups: cgroup.iter().flat_map(|cgroup| cgroup.directories.clone()).collect(),
+        cgroups: Vec::new(),
+        joined_by_caller: cgroup.is_some(),
     };
     start(&spec, config, cgroup.clone()).inspect_err(|_| {
         if let Some(cgroup) = cgroup {
@@ -148,7 +149,9 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
         .spawn()
         .map_err(failed)?;
     let mut supervisor = None;
-    let started = exchange(&connection, spec, &mut supervisor);
+    let started = send_spec(&connection, spec)
+        .and_then(|()| cgroup.as_ref().map_or(Ok(()), |cgroup| join(cgroup, launcher.id(), &connection)))
+        .and_then(|()| exchange(&connection, &mut supervisor));
     if started.is_err() {
         let _ = launcher.kill();
     }
@@ -170,14 +173,28 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
     }
 }
 
-/// Sends the description, and waits for the handles on both processes. The supervisor's is also set if this fails.
-fn exchange(
-    connection: &OwnedFd,
-    spec: &Spec,
-    supervisor: &mut Option<Process>,
-) -> Result<(Process, Landlock), LaunchError> {
+fn send_spec(connection: &OwnedFd, spec: &Spec) -> Result<(), LaunchError> {
     let packet = serde_json::to_vec(spec).map_err(|error| LaunchError::NoAnswer(error.into()))?;
-    tell(connection, &packet).map_err(LaunchError::NoAnswer)?;
+    tell(connection, &packet).map_err(LaunchError::NoAnswer)
+}
+
+/// Moves the launcher to its control groups. The kernel takes up to some 10 ms for that, in which the launcher builds the
+/// jail.
+fn join(cgroup: &Cgroup, launcher: u32, connection: &OwnedFd) -> Result<(), LaunchError> {
+    match cgroup.join(launcher) {
+        // A launcher that has ended has reported why.
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(LaunchError::Setup { step: "joining the control groups".to_owned(), reason: error.to_string() })
+        }
+        _ => {
+            let _ = tell(connection, JOINED);
+            Ok(())
+        }
+    }
+}
+
+/// Waits for the handles on both processes. The supervisor's is also set if this fails.
+fn exchange(connection: &OwnedFd, supervisor: &mut Option<Process>) -> Result<(Process, Landlock), LaunchError> {
     let given_up = Instant::now() + START_LIMIT;
     let (mut program, mut failure) = (None, None);
     while program.is_none() || supervisor.is_none() {

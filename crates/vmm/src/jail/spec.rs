@@ -89,7 +89,11 @@ pub(super) struct Spec {
     pub directory: PathBuf,
     pub limits: Limits,
     pub user_namespace: Requirement,
+    /// The groups that the launcher joins itself. Callers of older versions ask for that.
     pub cgroups: Vec<PathBuf>,
+    /// Whether the caller moves the launcher to its groups. The launcher starts no process before it hears [`JOINED`].
+    #[serde(default)]
+    pub joined_by_caller: bool,
 }
 
 /// What the caller hears, from the launcher and from the supervisor.
@@ -102,6 +106,9 @@ pub(super) enum Report {
     /// Of either.
     Failed { step: String, reason: String },
 }
+
+/// The caller sends this when the launcher is in its control groups.
+pub(super) const JOINED: &[u8; 5] = b"join\n";
 
 /// The caller sends this when it has a handle on both processes. Until then the supervisor does not reap the program,
 /// or the caller could not learn its pid.
