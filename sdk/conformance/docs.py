@@ -8,9 +8,10 @@ files in `examples`, a home and a server. If the page starts no server, it finds
 | block | |
 |---|---|
 | indented, or ``sh`` | runs in the shell of the page; every command must succeed |
-| ``python``, ``ts`` | runs with the environment of that shell |
+| ``python`` | runs with the environment of that shell |
+| ``ts`` | is checked by TypeScript's compiler, and runs as pasted with each Node in the variable NODES |
 | ``json``, ``toml`` | is parsed |
-| ``text``, ``ini``, ``nft`` | is shown to the reader only |
+| ``text``, ``ini``, ``nft``, ``nginx``, ``caddy`` | is shown to the reader only |
 
 A comment in the line before a block can exclude it:
 
@@ -54,7 +55,7 @@ PAGES = [
 ]
 PAGE_SECONDS = 900
 RUN = ("sh", "python", "ts")
-SHOWN = ("text", "ini", "nft")
+SHOWN = ("text", "ini", "nft", "nginx", "caddy")
 PARSED = {"json": json.loads, "toml": tomllib.loads}
 MARK = re.compile(r"<!-- (not run|slow|network|new server)(?:: (.+))? -->")
 #: Ends what a page left running.
@@ -77,9 +78,9 @@ class Block(NamedTuple):
     def place(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
-    def file(self, project: Path) -> Path:
+    def file(self, project: Path, suffix: str) -> Path:
         """The source of a TypeScript block. Node finds packages relative to the file."""
-        return project / f"{self.page.stem}-{self.line}.ts"
+        return project / f"{self.page.stem}-{self.line}{suffix}"
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -111,12 +112,15 @@ def check(block: Block) -> None:
     PARSED.get(block.language, str)(block.code)
 
 
-def compile_typescript(sources: List[Block], project: Path) -> None:
+def check_typescript(sources: List[Block], project: Path) -> None:
+    """Writes each block twice: for the compiler, which checks types, and for Node, which knows none."""
     for block in sources:
-        block.file(project).write_text(block.code)
-    compiler = ["npx", "--no-install", "tsc", "--target", "ES2022", "--module", "NodeNext", "--strict"]
+        for suffix in (".ts", ".mjs"):
+            block.file(project, suffix).write_text(block.code)
+    compiler = ["npx", "--no-install", "tsc", "--noEmit", "--target", "ES2022", "--module", "NodeNext", "--strict"]
     libraries = ["--lib", "ES2022,ESNext.Disposable", "--skipLibCheck", "--types", "node"]
-    subprocess.run([*compiler, *libraries, *(block.file(project).name for block in sources)], check=True, cwd=project)
+    names = [block.file(project, ".ts").name for block in sources]
+    subprocess.run([*compiler, *libraries, *names], check=True, cwd=project)
 
 
 def has_internet() -> bool:
@@ -145,7 +149,8 @@ def session(page: List[Block], project: Path, directory: Path) -> str:
             source.write_text(block.code)
             lines.append(f"python {shlex.quote(str(source))}")
         else:
-            lines.append(f"node {shlex.quote(str(block.file(project).with_suffix('.js')))}")
+            source = shlex.quote(str(block.file(project, ".mjs")))
+            lines += [f"{shlex.quote(node)} {source}" for node in os.environ.get("NODES", "node").split()]
     return "\n".join(lines)
 
 
@@ -221,7 +226,7 @@ def main(place: str, *options: str) -> int:
     to_run = [[block for block in page if block.language in RUN and block not in left_out] for page in chosen]
     typescript = [block for page in to_run for block in page if block.language == "ts"]
     if typescript:
-        compile_typescript(typescript, project)
+        check_typescript(typescript, project)
     model = ModelServer(say)
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("SANDLING_API", "SANDLING_TOKEN")},

@@ -46,15 +46,17 @@ case_typescript() { # [NODE]
   cp "$here"/typescript/*.mjs "$installed/typescript/"
   CASES=$here/cases.json "${1:-node}" "$installed/typescript/run.mjs"
 }
-case_node18() {
-  npm install --silent --no-audit --no-fund --prefix "$installed/node18" node@18
-  case_typescript "$installed/node18/node_modules/node/bin/node"
+case_node18() { case_typescript "$(node_of 18)"; }
+# Installs a version of Node from npm's registry, and prints its path.
+node_of() { # VERSION
+  npm install --silent --no-audit --no-fund --prefix "$installed/node$1" "node@$1" >&2
+  echo "$installed/node$1/node_modules/node/bin/node"
 }
 
 case_docs() { # [slow]
   python_env "$installed/python" anthropic openai
   (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
-  "$installed/python/bin/python" "$here/docs.py" "$installed/typescript" "$@"
+  NODES="$(node_of 18) $(node_of 20)" "$installed/python/bin/python" "$here/docs.py" "$installed/typescript" "$@"
 }
 case_slow_docs() { case_docs slow; }
 

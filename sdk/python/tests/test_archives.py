@@ -11,6 +11,10 @@ from typing import Any, Dict
 import pytest
 
 from sandling.archives import pack, unpack
+from sandling.dockerignore import DockerIgnore
+
+#: The same file and names as in the tests of ``sandling template build`` and of the TypeScript SDK.
+IGNORE = "# comment\n*.log\n/build\n**/cache\n!keep.log\ndocs/*.md\n!docs/README.md\n./tmp/\n[^a]?x\n\\*\n"
 
 
 def archive_of(*members: Dict[str, Any]) -> io.BytesIO:
@@ -46,6 +50,35 @@ def test_a_directory_survives_the_way_there_and_back(tmp_path: Path) -> None:
     assert (target / "run").stat().st_mode & 0o777 == 0o755
     assert os.readlink(target / "link") == "run"
     assert sorted(os.listdir(target)) == ["deep", "kept", "link", "run"]
+
+
+def test_patterns_of_dockerignore_work_as_in_docker() -> None:
+    ignore = DockerIgnore(IGNORE)
+    for path in ("x.log", "build/a/b", "cache", "a/b/cache", "a/cache/x", "docs/a.md", "tmp/x", "bbx", "*"):
+        assert ignore.ignores(path), path
+    for path in ("a/x.log", "keep.log", "builder", "docs/README.md", "docs/deep/a.md", "src", "abx", "b/x", "y"):
+        assert not ignore.ignores(path), path
+    assert ignore.has_exceptions and not DockerIgnore("*.log").has_exceptions
+
+
+def test_an_archive_leaves_out_what_is_ignored_but_not_its_exceptions(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.log", "deep/c.log", "deep/kept/d.txt", "src/e.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".dockerignore").write_text("*.log\ndeep\n!deep/kept\n")
+    file = io.BytesIO()
+    pack(str(tmp_path), file, DockerIgnore.of(str(tmp_path)))
+    file.seek(0)
+    with tarfile.open(fileobj=file) as tar:
+        assert tar.getnames() == [
+            ".",
+            "./.dockerignore",
+            "./a.txt",
+            "./deep/kept",
+            "./deep/kept/d.txt",
+            "./src",
+            "./src/e.c",
+        ]
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])

@@ -281,6 +281,11 @@ export interface TemplateInfo {
   workspace: string | null;
   /** Its packages. */
   tools: string[];
+  /**
+   * What is installed in a built-in template, with versions: Debian's packages by name, others as `npm:NAME` and
+   * `pip:NAME`. Absent in lists.
+   */
+  versions?: Record<string, string>;
   /** Whether it can be used now; otherwise build it first. */
   ready: boolean;
   meta: Record<string, unknown>;

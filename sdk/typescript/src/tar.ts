@@ -4,22 +4,26 @@ import { createReadStream } from "node:fs";
 import { chmod, lstat, mkdir, open, readdir, readlink, rename, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 
+import { DockerIgnore } from "./dockerignore.js";
+
 const BLOCK = 512;
 /** Permission bits that are accepted from a sandbox: no write access for others, no setuid. */
 const ALLOWED_MODE = 0o755;
 
-/** Everything below a directory as an archive. Sockets, devices and pipes are left out. */
-export async function* pack(directory: string): AsyncGenerator<Buffer, void, undefined> {
-  yield* entries(directory, ".");
+/** Everything below a directory as an archive, except what `ignore` names. Sockets, devices and pipes are left out. */
+export async function* pack(directory: string, ignore = new DockerIgnore()): AsyncGenerator<Buffer, void, undefined> {
+  yield* entries(directory, ".", ignore);
   yield Buffer.alloc(2 * BLOCK);
 }
 
-async function* entries(path: string, name: string): AsyncGenerator<Buffer, void, undefined> {
+async function* entries(path: string, name: string, ignore: DockerIgnore): AsyncGenerator<Buffer, void, undefined> {
   const about = await lstat(path);
   const mode = about.mode & 0o7777;
+  const isIgnored = name !== "." && ignore.ignores(name.slice(2));
+  if (isIgnored && !(about.isDirectory() && ignore.hasExceptions)) return;
   if (about.isDirectory()) {
-    yield* header({ name: `${name}/`, mode, size: 0, type: "5" });
-    for (const child of (await readdir(path)).sort()) yield* entries(join(path, child), `${name}/${child}`);
+    if (!isIgnored) yield* header({ name: `${name}/`, mode, size: 0, type: "5" });
+    for (const child of (await readdir(path)).sort()) yield* entries(join(path, child), `${name}/${child}`, ignore);
   } else if (about.isSymbolicLink()) {
     yield* header({ name, mode, size: 0, type: "2", target: await readlink(path) });
   } else if (about.isFile()) {

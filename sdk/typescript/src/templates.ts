@@ -1,11 +1,16 @@
 /** Templates: what sandboxes start from. */
 
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Client, getDefaultClient } from "./client.js";
+import { DockerIgnore } from "./dockerignore.js";
 import { ConnectionError, TemplateBuildError } from "./errors.js";
 import type { TemplateBuild, TemplateInfo } from "./models.js";
 import { fromWire, listOf, toWire } from "./naming.js";
+import { pack } from "./tar.js";
 import type { Transport } from "./transport.js";
 
 const BUILD_WITHIN_SECONDS = 3600;
@@ -19,6 +24,17 @@ export interface BuildOptions {
   pip?: string[];
   /** The text of a requirements file, not its path. */
   requirements?: string;
+  /** The text of a Dockerfile, not its path. */
+  dockerfile?: string;
+  /**
+   * The directory for its `COPY` and `ADD`, without what `.dockerignore` names. If there is no `dockerfile`, the file
+   * `Dockerfile` in it.
+   */
+  context?: string;
+  /** Values of the Dockerfile's `ARG`. */
+  buildArgs?: Record<string, string>;
+  /** The stage of the Dockerfile that becomes the template. */
+  target?: string;
   /** Commands that run before the template is saved, so that they are fast in its sandboxes. */
   warm?: string[];
   /** A built-in template to start from; `base` by default. */
@@ -70,11 +86,25 @@ export class Templates {
     await this.#transport.request("DELETE", `/v1/templates/${encodeURIComponent(name)}`);
   }
 
-  /** Starts to build a template: a built-in one with more packages. */
+  /** Starts to build a template: from a Dockerfile, or a built-in one with more packages. */
   async build(name: string, options: BuildOptions = {}): Promise<TemplateBuild> {
-    const { base: from, packages = [], ...sizes } = options;
-    const body = toWire({ name, from, packages, ...sizes });
+    const { base: from, packages = [], context: directory, ...more } = options;
+    const dockerfile =
+      more.dockerfile ?? (directory === undefined ? undefined : await readFile(join(directory, "Dockerfile"), "utf8"));
+    const context = directory === undefined ? undefined : await this.#upload(directory);
+    const steps = dockerfile === undefined ? {} : { dockerfile, context, replace: true };
+    const body = toWire({ name, from, packages, ...more, ...steps });
     return fromWire(await this.#transport.request("POST", "/v1/templates/build", { body }));
+  }
+
+  /** Sends a directory, and returns the name under which a build finds it. */
+  async #upload(directory: string): Promise<string> {
+    const name = randomBytes(16).toString("hex");
+    const content = pack(directory, await DockerIgnore.of(directory));
+    const headers = { "content-type": "application/x-tar" };
+    const path = `/v1/templates/builds/uploads/${name}`;
+    await this.#transport.request("PUT", path, { content, headers, timeoutMs: null });
+    return name;
   }
 
   async builds(): Promise<TemplateBuild[]> {

@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
+import { DockerIgnore } from "../dist/dockerignore.js";
 import { pack, unpack } from "../dist/tar.js";
 
 function scratch(work) {
@@ -73,5 +74,29 @@ test(
     writeFileSync(join(directory, "honest", "dir", "file"), "x");
     await assert.rejects(unpack(pack(join(directory, "honest")), inside), /in the way/);
     assert.deepEqual(readdirSync(outside), []);
+  }),
+);
+
+test("patterns of .dockerignore work as in Docker", () => {
+  const text = "# comment\n*.log\n/build\n**/cache\n!keep.log\ndocs/*.md\n!docs/README.md\n./tmp/\n[^a]?x\n\\*\n";
+  const ignore = new DockerIgnore(text);
+  for (const path of ["x.log", "build/a/b", "cache", "a/b/cache", "a/cache/x", "docs/a.md", "tmp/x", "bbx", "*"]) {
+    assert(ignore.ignores(path), path);
+  }
+  for (const path of ["a/x.log", "keep.log", "builder", "docs/README.md", "docs/deep/a.md", "abx", "b/x", "y"]) {
+    assert(!ignore.ignores(path), path);
+  }
+  assert(ignore.hasExceptions && !new DockerIgnore("*.log").hasExceptions);
+});
+
+test(
+  "an archive leaves out what is ignored, but not its exceptions",
+  scratch(async (directory) => {
+    mkdirSync(join(directory, "deep", "kept"), { recursive: true });
+    for (const name of ["a.txt", "b.log", "deep/c.log", "deep/kept/d.txt"]) writeFileSync(join(directory, name), name);
+    writeFileSync(join(directory, ".dockerignore"), "*.log\ndeep\n!deep/kept\n");
+    const archive = await bytesOf(pack(directory, await DockerIgnore.of(directory)));
+    const names = execFileSync("tar", ["-t"], { input: archive, encoding: "utf8" }).trim().split("\n");
+    assert.deepEqual(names, ["./", "./.dockerignore", "./a.txt", "./deep/kept/", "./deep/kept/d.txt"]);
   }),
 );

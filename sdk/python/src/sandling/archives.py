@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
-from typing import IO, List, Optional, Tuple
+from typing import IO, Iterator, List, Optional, Tuple
 
+from .dockerignore import DockerIgnore
+
+#: Leaves nothing out.
+EVERYTHING = DockerIgnore()
 #: Permission bits that are accepted from a sandbox: no write access for others, no setuid.
 _ALLOWED_MODE = 0o755
 
 
-def pack(directory: str, archive: IO[bytes]) -> None:
-    """Writes everything below a directory to an archive. Sockets, devices and pipes are left out."""
+def pack(directory: str, archive: IO[bytes], ignore: DockerIgnore = EVERYTHING) -> None:
+    """Writes everything below a directory to an archive, except what ``ignore`` names.
+
+    Sockets, devices and pipes are left out.
+    """
 
     def entry(info: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
         info.uid = info.gid = 0
@@ -21,7 +28,19 @@ def pack(directory: str, archive: IO[bytes]) -> None:
 
     # Every tar can read GNU's format; some cannot read the newer one.
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        tar.add(directory, arcname=".", filter=entry)
+        tar.add(directory, arcname=".", recursive=False, filter=entry)
+        for path, name in _below(directory, "", ignore):
+            tar.add(path, arcname=f"./{name}", recursive=False, filter=entry)
+
+
+def _below(directory: str, prefix: str, ignore: DockerIgnore) -> Iterator[Tuple[str, str]]:
+    for child in sorted(os.listdir(directory)):
+        path, name = os.path.join(directory, child), prefix + child
+        is_ignored = ignore.ignores(name)
+        if not is_ignored:
+            yield path, name
+        if os.path.isdir(path) and not os.path.islink(path) and (not is_ignored or ignore.has_exceptions):
+            yield from _below(path, f"{name}/", ignore)
 
 
 def unpack(archive: IO[bytes], directory: str) -> None:

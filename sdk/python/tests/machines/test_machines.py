@@ -73,3 +73,33 @@ def test_a_template_is_built_and_used(colour: Colour, client: Client) -> None:
 
     colour.run(work)
     assert any("RUN pip install -r requirements.txt six==1.16.0" in line for line in log), log
+
+
+def test_a_dockerfile_is_built_and_its_steps_are_heard(colour: Colour, client: Client, tmp_path: Path) -> None:
+    endpoint = client._transport.located()
+    name, log = f"sdk-{uuid.uuid4().hex[:8]}", []
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "greeting").write_text("hello")
+    (tmp_path / "app" / "secret.key").write_text("key")
+    (tmp_path / ".dockerignore").write_text("**/*.key\n")
+    (tmp_path / "Dockerfile").write_text(
+        "FROM base AS first\nARG WHO=nobody\nCOPY app /app\nRUN echo $WHO >>/app/greeting\n"
+        "FROM base\nRUN touch /second\n"
+    )
+
+    async def work() -> None:
+        own = colour.Client(endpoint.url, endpoint.token)
+        try:
+            build = colour.Template.build(
+                name, context=tmp_path, build_args={"WHO": "world"}, target="first", on_log=log.append, client=own
+            )
+            assert (await settle(build)).ready
+            sandbox = await settle(own.sandboxes.create(name, ttl_seconds=300))
+            found = await settle(sandbox.exec("cat /app/greeting; ls /app /second 2>/dev/null"))
+            assert found.stdout == "helloworld\n/app:\ngreeting\n", found
+            await settle(sandbox.kill())
+        finally:
+            await settle(own.templates.delete(name))
+
+    colour.run(work)
+    assert any("RUN echo $WHO" in line for line in log), log

@@ -113,7 +113,7 @@ class AsyncSandboxFilesystem:
         if os.path.isdir(local_path):
             return await self._upload_directory(os.fspath(local_path), remote_path)
         with open(local_path, "rb") as file:
-            return await self._put(remote_path, _blocks(file), append=False, mode=mode, user=None)
+            return await self._put(remote_path, blocks_of(file), append=False, mode=mode, user=None)
 
     async def download(self, remote_path: str, local_path: Local) -> None:
         """Copies a file of any size, or the contents of a directory, out of the sandbox.
@@ -133,7 +133,7 @@ class AsyncSandboxFilesystem:
             archive.seek(0)
             headers = {"content-type": "application/x-tar"}
             more: Dict[str, Any] = {"params": {"path": remote_path}, "headers": headers, "timeout": None}
-            answer = await self._sandbox._fetch("PUT", "/fs/tar", content=_blocks(archive), **more)
+            answer = await self._sandbox._fetch("PUT", "/fs/tar", content=blocks_of(archive), **more)
         written: Dict[str, Any] = answer.json()
         return written
 
@@ -226,7 +226,7 @@ class AsyncSandboxFilesystem:
         return written
 
 
-async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
+async def blocks_of(file: BinaryIO) -> AsyncIterator[bytes]:
     while True:
         block = await in_thread(lambda: file.read(BLOCK))
         if not block:

@@ -114,7 +114,7 @@ class SandboxFilesystem:
         if os.path.isdir(local_path):
             return self._upload_directory(os.fspath(local_path), remote_path)
         with open(local_path, "rb") as file:
-            return self._put(remote_path, _blocks(file), append=False, mode=mode, user=None)
+            return self._put(remote_path, blocks_of(file), append=False, mode=mode, user=None)
 
     def download(self, remote_path: str, local_path: Local) -> None:
         """Copies a file of any size, or the contents of a directory, out of the sandbox.
@@ -134,7 +134,7 @@ class SandboxFilesystem:
             archive.seek(0)
             headers = {"content-type": "application/x-tar"}
             more: Dict[str, Any] = {"params": {"path": remote_path}, "headers": headers, "timeout": None}
-            answer = self._sandbox._fetch("PUT", "/fs/tar", content=_blocks(archive), **more)
+            answer = self._sandbox._fetch("PUT", "/fs/tar", content=blocks_of(archive), **more)
         written: Dict[str, Any] = answer.json()
         return written
 
@@ -227,7 +227,7 @@ class SandboxFilesystem:
         return written
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
+def blocks_of(file: BinaryIO) -> Iterator[bytes]:
     while True:
         block = in_thread(lambda: file.read(BLOCK))
         if not block:

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
+from ..archives import pack
+from ..dockerignore import DockerIgnore
 from ..errors import ConnectionError, TemplateBuildError
 from ..models import TemplateBuild
 from .base import default_client
-from .colour import Source, settle, sleep
+from .colour import Source, in_thread, settle, sleep
+from .filesystem import Local, blocks_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -38,6 +44,9 @@ class Template:
     workspace: Optional[str] = None
     #: Its packages.
     tools: List[str] = field(default_factory=list)
+    #: What is installed in a built-in template, with versions: Debian's packages by name, others as ``npm:NAME`` and
+    #: ``pip:NAME``. Empty in lists.
+    versions: Dict[str, str] = field(default_factory=dict)
     #: Whether it can be used now; otherwise build it first.
     ready: bool = False
     meta: Dict[str, Any] = field(default_factory=dict)
@@ -63,6 +72,10 @@ class Template:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        dockerfile: Optional[str] = None,
+        context: Optional[Local] = None,
+        build_args: Optional[Mapping[str, str]] = None,
+        target: Optional[str] = None,
         warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
@@ -72,14 +85,18 @@ class Template:
         timeout_seconds: float = BUILD_WITHIN,
         client: Optional[Client] = None,
     ) -> Template:
-        """Builds a template from a built-in one, ``base`` by default, and more packages from Debian, npm and PyPI.
+        """Builds a template from a Dockerfile, or from a built-in one and more packages from Debian, npm and PyPI.
 
-        Waits until it is done.
+        Waits until it is done. The default of ``base`` is ``base``.
 
         :param packages: Debian packages.
         :param npm: ``name`` or ``name@version``. Their install scripts do not run.
         :param pip: packages from PyPI, optionally with versions, like ``six==1.16.0``.
         :param requirements: the text of a requirements file, not its path.
+        :param dockerfile: the text of a Dockerfile, not its path.
+        :param context: the directory for its ``COPY`` and ``ADD``, without what ``.dockerignore`` names. If there is no
+            ``dockerfile``, the file ``Dockerfile`` in it.
+        :param target: the stage of the Dockerfile that becomes the template.
         :param warm: commands that run before the template is saved, so that they are fast in its sandboxes.
         :raises TemplateBuildError: the build failed or took too long.
         """
@@ -90,6 +107,10 @@ class Template:
             npm=npm,
             pip=pip,
             requirements=requirements,
+            dockerfile=dockerfile,
+            context=context,
+            build_args=build_args,
+            target=target,
             warm=warm,
             base=base,
             cpu=cpu,
@@ -132,6 +153,10 @@ class Templates:
         npm: Sequence[str] = (),
         pip: Sequence[str] = (),
         requirements: Optional[str] = None,
+        dockerfile: Optional[str] = None,
+        context: Optional[Local] = None,
+        build_args: Optional[Mapping[str, str]] = None,
+        target: Optional[str] = None,
         warm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
@@ -139,11 +164,33 @@ class Templates:
         disk_mb: Optional[int] = None,
     ) -> TemplateBuild:
         """Starts to build a template. The arguments are those of :meth:`AsyncTemplate.build`."""
+        if dockerfile is None and context is not None:
+            with open(os.path.join(context, "Dockerfile"), encoding="utf-8") as file:
+                dockerfile = file.read()
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
         lists = {"npm": [*npm] or None, "pip": [*pip] or None, "warm": [*warm] or None}
-        wanted = {"from": base, "packages": [*packages], "requirements": requirements, **lists, **sizes}
+        wanted: Dict[str, Any] = {"from": base, "packages": [*packages], "requirements": requirements, **lists, **sizes}
+        if dockerfile is not None:
+            uploaded = None if context is None else self._upload(os.fspath(context))
+            steps = {"dockerfile": dockerfile, "context": uploaded, "build_args": dict(build_args or {}) or None}
+            wanted.update(steps, target=target, replace=True)
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(self._request("POST", "/build", body=body))
+
+    def _upload(self, directory: str) -> str:
+        """Sends a directory, and returns the name under which a build finds it."""
+        name = uuid.uuid4().hex
+        with tempfile.TemporaryFile() as archive:
+            in_thread(lambda: pack(directory, archive, DockerIgnore.of(directory)))
+            archive.seek(0)
+            self._client._transport.fetch(
+                "PUT",
+                f"/v1/templates/builds/uploads/{name}",
+                content=blocks_of(archive),
+                headers={"content-type": "application/x-tar"},
+                timeout=None,
+            )
+        return name
 
     def builds(self) -> List[TemplateBuild]:
         data = self._request("GET", "/builds")
