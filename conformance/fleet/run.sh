@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Damages a fleet of three real servers at random while clients use it, and checks that everything promised holds.
+# Damages a fleet of three real servers at random while clients use it, and checks that everything promised holds. Before
+# that, takes its etcd back to older data, and to none.
 #
 #   conformance/fleet/run.sh SANDLING [FAULTS] [SEED]
 #
@@ -21,4 +22,9 @@ if [ "$(id -u)" != 0 ]; then
   exit
 fi
 cd "$here"
-exec python3 ../subreaper.py unshare --mount python3 random_faults.py "$faults" ${3:+"$3"}
+status=0
+for test in lost_data.py "random_faults.py $faults ${3:-}"; do
+  # shellcheck disable=SC2086
+  python3 ../subreaper.py unshare --mount python3 $test || status=$?
+done
+exit "$status"

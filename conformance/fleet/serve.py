@@ -105,8 +105,13 @@ def merge_certificates(place, nodes):
 async def pass_on(nodes, port):
     """Passes connections on to the nodes in turns until SIGTERM."""
     turns = itertools.cycle(nodes)
+    # The event loop itself does not keep tasks alive.
+    open_connections = set()
 
     async def accept(reader, writer):
+        task = asyncio.current_task()
+        open_connections.add(task)
+        task.add_done_callback(open_connections.discard)
         node = next(turns)
         try:
             other_reader, other_writer = await asyncio.open_connection(node.host, node.port)
