@@ -1,7 +1,8 @@
 # Starts a server with real virtual machines for a test suite. Sourced by the suites' scripts.
 #
 # Expects `sandling`, the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the templates `base` and
-# `code-interpreter`; by default the templates of the user's home are used.
+# `code-interpreter`; by default the templates of the user's home are used. CONFORMANCE_FLEET=3 starts three servers as a
+# fleet instead, and each connection reaches another one.
 
 # A short path, because it contains Unix sockets.
 run=$(mktemp -d "${TMPDIR:-/tmp}/conformance.XXXXXX")
@@ -21,16 +22,20 @@ start_server() {
   [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
   SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
   export SANDLING_TOKEN
-  "$sandling" serve --listen 127.0.0.1:0 "$@" >"$run/server.log" 2>&1 &
+  if [ -n "${CONFORMANCE_FLEET:-}" ]; then
+    SANDLING=$sandling python3 "$(dirname "${BASH_SOURCE[0]}")/fleet/serve.py" "$CONFORMANCE_FLEET" "$@" >"$run/server.log" 2>&1 &
+  else
+    "$sandling" serve --listen 127.0.0.1:0 "$@" >"$run/server.log" 2>&1 &
+  fi
   server=$!
   local attempt
-  for attempt in $(seq 300); do
+  for attempt in $(seq 900); do
     SANDLING_API=$(grep -om1 'http://127\.0\.0\.1:[0-9]*' "$run/server.log" || true)
     [ -z "$SANDLING_API" ] || break
     kill -0 "$server" 2>/dev/null || { fail "the server ended before it said where it listens"; exit 1; }
     sleep 0.1
   done
-  [ -n "$SANDLING_API" ] || { fail "the server did not say where it listens within 30 s"; exit 1; }
+  [ -n "$SANDLING_API" ] || { fail "the server did not say where it listens within 90 s"; exit 1; }
   export SANDLING_API NO_PROXY=127.0.0.1,localhost
 }
 

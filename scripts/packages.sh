@@ -5,7 +5,7 @@
 RUN_PACKAGES=(qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap ca-certificates gcc libc6-dev)
 # For the tests, in addition.
 TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++
-  docker-registry skopeo umoci buildah perl zstd etcd-server r-base-core default-jdk-headless)
+  docker-registry skopeo umoci buildah perl zstd etcd-server nftables faketime r-base-core default-jdk-headless)
 # For the tests of the dashboard, in addition.
 DASHBOARD_TEST_PACKAGES=(chromium)
 # For the benchmarks, as peers.

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
-# simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a
-# clean Debian, and the host's attacks on builds that each lack one defense.
+# Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and the
+# fleet's simulator. Also runs the suites of PandaStack's and E2B's clients against a fleet of three, the SDKs on this
+# system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, R and Java, the
+# evaluation harness harbor, agent frameworks, an upgrade, a first hour on a clean Debian, and the host's attacks on builds
+# that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
-# KILLS (100) is how often the server is killed during its work, SECONDS (600) how long each of the others runs; each fuzz
-# target runs for half of that. OLD is a released binary from which an upgrade is tested; by default the upgrade is from
-# this version to itself. Uses the templates of the tests. Continues after a failure and fails at the end.
+# KILLS (100) is how often the server is killed during its work, and how many faults a fleet has. SECONDS (600) is how long
+# each of the others runs; each fuzz target runs for half of that. OLD is a released binary from which an upgrade is tested;
+# by default the upgrade is from this version to itself. Uses the templates of the tests. Continues after a failure and
+# fails at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -25,6 +27,9 @@ build_templates "$sandling" base code-interpreter desktop
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
+conformance/fleet/run.sh "$sandling" "$kills" || status=$?
+CONFORMANCE_FLEET=3 conformance/pandastack/run.sh "$sandling" || status=$?
+CONFORMANCE_FLEET=3 conformance/e2b/run.sh "$sandling" || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?

@@ -111,6 +111,7 @@ machines() {
 }
 code() {
   part "dependencies" scripts/deny.sh &&
+    part "the manifest for Kubernetes" scripts/kubernetes.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "R and Java" python3 -m unittest discover --quiet --start-directory crates/api/src/e2b/interpreter/bridge &&
     part "unit and integration tests" linting_cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
@@ -129,6 +130,7 @@ public_clients() {
     part "sandboxes from images" conformance/oci/sandboxes.sh "$sandling" &&
     part "attacks on the listener" conformance/listener/run.sh "$sandling" &&
     part "faults" conformance/faults/run.sh "$sandling" "${SANDLING_KILLS:-5}" &&
+    part "faults of a fleet" conformance/fleet/run.sh "$sandling" "${SANDLING_FLEET_FAULTS:-5}" &&
     part "MCP clients" conformance/mcp/run.sh "$sandling"
 }
 own_clients() {

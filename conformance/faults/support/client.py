@@ -25,8 +25,9 @@ class Answer:
 
 
 class Client:
-    def __init__(self, port, token):
-        self.port, self.token = port, token
+    def __init__(self, port, token, connection=http.client.HTTPConnection):
+        """`connection` opens connections, if they do not start in the network namespace of this process."""
+        self.port, self.token, self.connection = port, token, connection
 
     def call(self, method, path, body=None, *, key=None, query=None, timeout=120):
         """Raises `OSError` or `http.client.HTTPException` if the server dies during the request."""
@@ -36,7 +37,7 @@ class Client:
             headers["Content-Type"] = "application/json"
         if key:
             headers["Idempotency-Key"] = key
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, f"{path}?{urlencode(query)}" if query else path, body, headers)
             answer = connection.getresponse()

@@ -16,12 +16,12 @@ DRAIN_WITHIN = 60.0
 
 
 class Server:
-    def __init__(self, home, *options, environment=None):
+    def __init__(self, home, *options, environment=None, token=None, log=None):
         self.home = Path(home)
         self.home.mkdir(parents=True, exist_ok=True)
         self.options = options
-        self.log = self.home.parent / "server.log"
-        self.token = f"faults-{secrets.token_hex(16)}"
+        self.log = log or self.home.parent / "server.log"
+        self.token = token or f"faults-{secrets.token_hex(16)}"
         self.environment = {
             **os.environ, "SANDLING_HOME": str(self.home), "SANDLING_TOKEN": self.token, **(environment or {}),
         }
@@ -33,7 +33,7 @@ class Server:
         begun = time.monotonic()
         read_from = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            command = [os.environ["SANDLING"], "serve", "--listen", "127.0.0.1:0", *self.options]
+            command = self.command("serve", "--listen", "127.0.0.1:0", *self.options)
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         while True:
             said = self.log.read_bytes()[read_from:].decode(errors="replace")
@@ -42,8 +42,14 @@ class Server:
             assert self.process.poll() is None, f"the server ended at its start:\n{said}"
             assert time.monotonic() - begun < ADDRESS_WITHIN, f"no address within {ADDRESS_WITHIN} s:\n{said}"
             time.sleep(0.01)
-        self.client = Client(int(found[1]), self.token)
+        self.client = self.connect(int(found[1]))
         return self.client, time.monotonic() - begun
+
+    def command(self, *arguments):
+        return [os.environ["SANDLING"], *arguments]
+
+    def connect(self, port):
+        return Client(port, self.token)
 
     def kill(self):
         """Kills it."""
