@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
-# A clean Debian without a compiler, in which packages are tried. Sourced by the other scripts, which set `scratch` to a
-# directory and `dist` to the packages. Needs root.
+# A clean Debian or Ubuntu without a compiler, in which packages are tried. Sourced by the other scripts, which set `scratch`
+# to a directory and `dist` to the packages. SANDLING_DIST_SUITE names the release, such as trixie or noble; by default it is
+# this host's. Needs root.
 
 certificates=/etc/ssl/certs/ca-certificates.crt
 suite=$(. /etc/os-release && echo "${SANDLING_DIST_SUITE:-$VERSION_CODENAME}")
 
 make_clean_root() {
+  local archive=()
   rm -rf "$scratch/root"
-  mmdebstrap --quiet --variant=minbase --include=ca-certificates "$suite" "$scratch/root"
+  case $suite in
+  jammy | noble | plucky | questing)
+    # Debian's apt knows neither Ubuntu's archive nor its keys.
+    curl --fail --silent --show-error --location --output "$scratch/ubuntu.gpg" \
+      https://archive.ubuntu.com/ubuntu/project/ubuntu-archive-keyring.gpg
+    archive=(--keyring="$scratch/ubuntu.gpg" --components=main,universe)
+    set -- http://archive.ubuntu.com/ubuntu
+    ;;
+  esac
+  mmdebstrap --quiet --variant=minbase --include=apt,ca-certificates "${archive[@]}" "$suite" "$scratch/root" "$@"
   for file in /etc/resolv.conf /etc/pip.conf /etc/npmrc ~/.npmrc; do
     [ ! -e "$file" ] || install -D -m 644 "$file" "$scratch/root${file/#$HOME//root}"
   done

@@ -2,6 +2,7 @@
 # Installs each package of scripts/dist.sh in a clean Debian without a compiler, and runs code with it.
 #
 #   scripts/dist_test.sh [wheel] [npm] [deb] [tarball]
+#   SANDLING_DIST_SUITE=noble scripts/dist_test.sh wheel deb     # the same on Ubuntu 24.04
 #
 # Needs root, and target/dist. Prints how long each step of a first hour takes. Every package gets a root file system
 # and a home of its own, so each builds the default template again; without KVM that takes minutes.
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.."
 dist=$(realpath "${CARGO_TARGET_DIR:-target}/dist")
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || wanted=(wheel npm deb tarball)
-install_packages mmdebstrap bubblewrap
+install_packages mmdebstrap bubblewrap curl
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -67,7 +68,7 @@ try_tarball() {
 }
 
 for package in "${wanted[@]}"; do
-  echo "$package, on a clean Debian ($suite)"
+  echo "$package, in a clean root ($suite)"
   make_clean_root
   "try_$package"
 done

@@ -421,8 +421,16 @@ def without_a_key_nothing_begins() -> None:
     assert ran.returncode == 2 and "ANTHROPIC_API_KEY" in ran.stderr, ran
 
 
+def a_check_that_cannot_run_is_said_before_the_model_is_asked() -> None:
+    with model(SCRIPT) as server:
+        ran = agent(server, "--check", "no-such-program --now", "Multiply.")
+        assert ran.code == 2 and not server.requests, (ran, server.requests)
+    assert "the check cannot run in the sandbox (exit code 127)" in ran.stderr, ran.stderr
+
+
 CASES = [
     without_a_key_nothing_begins,
+    a_check_that_cannot_run_is_said_before_the_model_is_asked,
     the_three_apis_streamed_and_not,
     malformed_calls_are_answered,
     what_cannot_be_read_or_written_is_told,

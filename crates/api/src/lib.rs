@@ -24,6 +24,7 @@ mod extract;
 mod file_content;
 mod fleet;
 mod follow;
+mod forwarded;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http_client;
@@ -56,11 +57,12 @@ mod webhook_sender;
 
 pub use app::App;
 pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken, PeerHealth, address_of_own_engine, start_engine};
+pub use forwarded::TrustedProxies;
 pub use native::openapi_json;
 pub use server::{Listener, ServerLimits, serve};
 pub use telemetry::{BadTelemetry, Telemetry, TelemetrySettings};
 pub use tls::{LocalCertificate, Tls, TlsError};
 // The answers that the command line also gives without a server.
 pub use convert::network::{BadNetwork, network_spec};
-pub use convert::template::template_view;
+pub use convert::template::{listed_template, template_view};
 pub use convert::{IntoEngine, IntoWire};

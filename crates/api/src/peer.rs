@@ -26,6 +26,8 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sender {
     Client,
+    /// A reverse proxy that the operator trusts, for a client of its own.
+    Proxy,
     /// Another node of the fleet, which has shown its certificate. It names the machine.
     Node(Arc<str>),
     /// On the address for nodes, without a certificate.

@@ -377,7 +377,6 @@ impl From<BuildError> for ApiError {
             BuildError::DiskFull { .. } => no_space("the server's disk is full"),
             BuildError::NoUidMap
             | BuildError::NoKernelPackage { .. }
-            | BuildError::NoMirror
             | BuildError::NotAKernel { .. }
             | BuildError::NoModule { .. }
             | BuildError::BadModule { .. }

@@ -12,7 +12,8 @@ use crate::progress::{Progress, Report, Step};
 use crate::tool::{Event, Tool, ToolError};
 use crate::workspace::Workspace;
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// The keys of Debian's archive. Debian's package of the same name has it, on other distributions, too.
+pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The size of an installation.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +36,7 @@ impl Apt {
             workspace.share(&format!("apt/{directory}"), 0o755)?;
         }
         workspace.write("apt/status", 0o644, "")?;
-        let sources = sources(suite)?;
-        if sources.is_empty() {
-            return Err(BuildError::NoMirror);
-        }
-        workspace.write("apt/sources.list", 0o644, &sources)?;
+        workspace.write("apt/sources.list", 0o644, &sources(suite)?)?;
         workspace.write("apt/apt.conf", 0o644, &apt.configuration())?;
         let mut progress = Progress::of(Step::PackageLists, suite);
         report(&progress);
@@ -155,12 +152,13 @@ pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
     Ok(bundle.map(|path| format!("Acquire::https::CaInfo \"{path}\";")).into_iter().chain(options).collect())
 }
 
-/// A `sources.list` of the suite with the host's mirrors.
+/// A `sources.list` of the suite with the host's mirrors, or Debian's own on a host of another distribution.
 fn sources(suite: &str) -> Result<String, ToolError> {
     let format = "$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)";
     let targets = Tool::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).capture()?;
     let signed_by = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
-    let own = host_sources(&targets, suite).or_else(|| mirrored_sources(&targets, suite)).unwrap_or_default();
+    let own = host_sources(&targets, suite).or_else(|| mirrored_sources(&targets, suite));
+    let own = own.unwrap_or_else(|| public_archive(suite));
     Ok(own.iter().map(|entry| format!("deb {signed_by}{entry}\n")).collect())
 }
 
@@ -207,6 +205,27 @@ fn mirrored_sources(targets: &str, suite: &str) -> Option<Vec<String>> {
     let mut found = vec![format!("{main} {suite} main"), format!("{main} {suite}-updates main")];
     found.extend(mirror(true).map(|security| format!("{security} {suite}-security main")));
     Some(found)
+}
+
+/// Debian's public mirrors, which a sandbox reaches if its policy allows the preset `debian`. The mirrors of the host may be
+/// reachable from the host only.
+pub(crate) fn public_sources(suite: &str) -> String {
+    let main = format!("deb http://deb.debian.org/debian {suite} main\n");
+    match suite {
+        // They have no updates beside them.
+        "sid" | "unstable" | "experimental" => main,
+        _ => {
+            let updates = format!("deb http://deb.debian.org/debian {suite}-updates main\n");
+            let security = format!("deb http://deb.debian.org/debian-security {suite}-security main\n");
+            main + &updates + &security
+        }
+    }
+}
+
+/// The suite from the mirrors that everybody can reach.
+fn public_archive(suite: &str) -> Vec<String> {
+    let public = public_sources(suite);
+    public.lines().filter_map(|line| line.strip_prefix("deb ")).map(str::to_owned).collect()
 }
 
 /// Parses `0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded.`
@@ -266,6 +285,14 @@ mod tests {
         assert!(host_sources(targets, "bookworm").is_none());
         let ubuntu = "http://other.example/ubuntu/|noble|noble|main|Ubuntu\n";
         assert!(mirrored_sources(ubuntu, "trixie").is_none());
+        assert_eq!(public_archive("sid"), ["http://deb.debian.org/debian sid main"]);
+    }
+
+    #[test]
+    fn a_release_has_its_updates_and_sid_has_none() {
+        let lines = |suite: &str| public_sources(suite).lines().count();
+        assert_eq!((lines("bookworm"), lines("sid")), (3, 1));
+        assert!(public_sources("bookworm").contains("/debian-security bookworm-security main\n"));
     }
 
     #[test]

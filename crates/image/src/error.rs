@@ -24,8 +24,6 @@ pub enum BuildError {
         "an ordinary user needs `newuidmap` to build a template; `apt-get install uidmap` brings it (or build as root)"
     )]
     NoUidMap,
-    #[error("apt on this host has no mirror of Debian; add one to its sources and run `apt-get update`")]
-    NoMirror,
     #[error("no kernel package of the 6.12 series for clouds was found in Debian {suite}")]
     NoKernelPackage { suite: String },
     #[error("{} is not a Linux kernel (a bzImage, often named vmlinuz)", .path.display())]

@@ -1,11 +1,12 @@
 //! Digests of what a part or an image is built from. Equal inputs need no new build.
 
+use crate::apt::public_sources;
 use crate::desktop;
 use crate::guest::GUEST;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
 use crate::root::additions::{DESKTOP, FINISH, NODE, NPM, PIP};
-use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, public_sources};
+use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 

@@ -1,5 +1,8 @@
 //! What this host lacks to build templates, and how to get it.
 
+use std::path::Path;
+
+use crate::apt::KEYRING;
 use crate::tool::{TOOLS, find, is_ordinary_user};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,9 @@ pub fn preflight() -> Vec<Missing> {
         .filter(|(program, _)| find(program).is_none())
         .map(|(program, package)| lacks(program, package))
         .collect();
+    if !Path::new(KEYRING).exists() {
+        missing.push(needs(format!("the keys of Debian's archive, {KEYRING}"), "debian-archive-keyring"));
+    }
     if is_ordinary_user() {
         if find("newuidmap").is_none() {
             missing.push(lacks("newuidmap", "uidmap"));
@@ -28,8 +34,12 @@ pub fn preflight() -> Vec<Missing> {
 }
 
 fn lacks(program: &str, package: &'static str) -> Missing {
+    needs(format!("the program `{program}`"), package)
+}
+
+fn needs(what: String, package: &'static str) -> Missing {
     let fix = format!("sudo apt-get install --no-install-recommends {package}");
-    Missing { what: format!("the program `{program}`"), package: Some(package), fix }
+    Missing { what, package: Some(package), fix }
 }
 
 /// A build by an ordinary user needs a range of user ids, which the administrator assigns.

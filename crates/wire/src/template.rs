@@ -20,6 +20,11 @@ pub struct TemplateView {
     pub workspace: Option<String>,
     /// Its Debian packages.
     pub tools: Vec<String>,
+    /// What is installed in a built-in template, with versions: Debian's packages by name, others as `npm:NAME` and
+    /// `pip:NAME`. Absent in lists.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    pub versions: BTreeMap<String, String>,
     /// Whether it can be used now; otherwise it must be built first.
     pub ready: bool,
     /// In a list of a fleet: the nodes that have it.

@@ -10,6 +10,11 @@ use serde::Serialize;
 
 use sandling_service::{Build, Stage};
 
+/// A template in a list. Hundreds of versions for each would make it long.
+pub fn listed_template(workspace: &str, summary: TemplateSummary) -> TemplateView {
+    template_view(workspace, TemplateSummary { versions: BTreeMap::new(), ..summary })
+}
+
 pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView {
     let ready = summary.image.is_some() && summary.damage.is_none();
     let mut meta = BTreeMap::new();
@@ -32,6 +37,7 @@ pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView 
         is_global: summary.built_in,
         workspace: (!summary.built_in).then(|| workspace.to_owned()),
         tools: summary.packages.into_iter().collect(),
+        versions: summary.versions,
         ready,
         nodes: None,
         meta,

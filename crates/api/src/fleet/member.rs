@@ -117,7 +117,7 @@ impl Fleet {
                 chosen::create(self, app, request, here).await
             }
             (Sender::Node(_), ..) => return here(request).await,
-            (Sender::Client, method, path) => match self.owner(app, &request) {
+            (Sender::Client | Sender::Proxy, method, path) => match self.owner(app, &request) {
                 Ok(Some(owner)) => self.forward(app, &owner, request).await,
                 // A server in a sandbox may have the same paths as the API.
                 Ok(None) if is_about_sandbox => return here(request).await,

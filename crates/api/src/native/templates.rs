@@ -7,7 +7,7 @@ use sandling_wire::{Flag, FreedView, TemplateVersion, TemplateView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::convert::template::template_view;
+use crate::convert::template::{listed_template, template_view};
 use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -20,7 +20,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[utoipa::path(get, path = "/v1/templates", responses((status = 200, body = Vec<TemplateView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<TemplateView>>, ApiError> {
     let templates = app.engine.list_templates(caller.workspace().as_str())?;
-    let view = |template| template_view(caller.workspace().as_str(), template);
+    let view = |template| listed_template(caller.workspace().as_str(), template);
     Ok(Json(templates.into_iter().map(view).collect()))
 }
 

@@ -18,6 +18,7 @@ use sandling_service::RequestPermit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::phase::{Phase, PhaseCell};
+use crate::forwarded::TrustedProxies;
 
 /// Limits of the pool.
 #[derive(Debug, Clone)]
@@ -26,8 +27,10 @@ pub(super) struct PoolLimits {
     pub(super) total: usize,
     /// Connections without a valid token.
     pub(super) untrusted: usize,
-    /// The same, from one address. Clients on this machine share an address, so it does not apply to them.
+    /// The same, from one address. Clients on this machine share an address, and so do those of a proxy, so it does not
+    /// apply to them.
     pub(super) untrusted_per_address: usize,
+    pub(super) proxies: TrustedProxies,
     pub(super) head: Duration,
     pub(super) idle: Duration,
     pub(super) untrusted_idle: Duration,
@@ -113,12 +116,12 @@ impl<C: Close> Pool<C> {
         permit: OwnedSemaphorePermit,
         now: Instant,
     ) -> Result<Place<C>, (Full, C)> {
-        let address = group(ip);
+        let (address, is_shared) = (group(ip), self.is_shared(ip));
         let mut open = self.lock();
         let own = open.by_address.get(&address).copied().unwrap_or_default();
         let may_be_full = open.connections.len() >= self.limits.untrusted.min(self.limits.total)
-            || (own >= self.limits.untrusted_per_address && !address.is_loopback());
-        if may_be_full && let Err(full) = self.make_room(&mut open, address) {
+            || (own >= self.limits.untrusted_per_address && !is_shared);
+        if may_be_full && let Err(full) = self.make_room(&mut open, address, is_shared) {
             return Err((full, socket));
         }
         let (trusted, phase) = (Arc::<AtomicBool>::default(), Arc::new(PhaseCell::new(now, permit)));
@@ -130,9 +133,13 @@ impl<C: Close> Pool<C> {
         Ok(Place { pool: self.clone(), id, trusted, phase, kept: Mutex::default() })
     }
 
-    fn make_room(&self, open: &mut Open<C>, address: IpAddr) -> Result<(), Full> {
+    fn is_shared(&self, ip: IpAddr) -> bool {
+        ip.to_canonical().is_loopback() || self.limits.proxies.contains(ip)
+    }
+
+    fn make_room(&self, open: &mut Open<C>, address: IpAddr, is_shared: bool) -> Result<(), Full> {
         let own = open.untrusted().filter(|(_, entry)| entry.address == address).count();
-        if !address.is_loopback() && own >= self.limits.untrusted_per_address {
+        if !is_shared && own >= self.limits.untrusted_per_address {
             return open.close_idle(|entry| !entry.is_trusted() && entry.address == address, own / 16);
         }
         let untrusted = open.untrusted().count();
@@ -276,14 +283,17 @@ mod tests {
         }
     }
 
-    const LIMITS: PoolLimits = PoolLimits {
-        total: 20,
-        untrusted: 10,
-        untrusted_per_address: 4,
-        head: Duration::from_secs(10),
-        idle: Duration::from_secs(300),
-        untrusted_idle: Duration::from_secs(60),
-    };
+    fn limits() -> PoolLimits {
+        PoolLimits {
+            total: 20,
+            untrusted: 10,
+            untrusted_per_address: 4,
+            proxies: TrustedProxies::new(vec!["192.0.2.100/32".parse().unwrap()]),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            untrusted_idle: Duration::from_secs(60),
+        }
+    }
 
     fn connect_unread(pool: &Arc<Pool<Socket>>, ip: &str, now: Instant) -> Option<Client> {
         let socket = Socket::default();
@@ -304,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_address_loses_its_oldest_idle_connection_and_no_other_does() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let other = connect(&pool, "192.0.2.1", now).unwrap();
         let attacker = several(&pool, 9, "192.0.2.9", now);
         assert_eq!(attacker.iter().filter(|client| !client.is_closed()).count(), 4);
@@ -313,22 +323,24 @@ mod tests {
 
     #[test]
     fn the_addresses_of_one_network_are_one_client() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let clients: Vec<_> = (0..9).map(|at| connect(&pool, &format!("2001:db8::{at}:1"), now).unwrap()).collect();
         assert_eq!(clients.iter().filter(|client| !client.is_closed()).count(), 4);
         assert_eq!(group("::ffff:192.0.2.1".parse().unwrap()), "192.0.2.1".parse::<IpAddr>().unwrap());
     }
 
     #[test]
-    fn clients_on_this_machine_share_the_places_of_all_that_have_no_token() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
-        let clients = several(&pool, 30, "127.0.0.1", now);
-        assert_eq!(clients.iter().filter(|client| !client.is_closed()).count(), 10);
+    fn clients_of_this_machine_or_of_a_proxy_share_the_places_of_all_that_have_no_token() {
+        for address in ["127.0.0.1", "192.0.2.100"] {
+            let (pool, now) = (Pool::new(limits()), Instant::now());
+            let clients = several(&pool, 30, address, now);
+            assert_eq!(clients.iter().filter(|client| !client.is_closed()).count(), 10, "{address}");
+        }
     }
 
     #[test]
     fn idle_connections_without_a_token_never_close_one_that_has_a_token() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let trusted: Vec<_> = several(&pool, 9, "127.0.0.1", now).into_iter().map(Client::trust).collect();
         let _flood = several(&pool, 100, "127.0.0.1", now);
         assert!(trusted.iter().all(|client| !client.is_closed()));
@@ -339,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_flood_closes_no_connection_that_the_server_has_not_read() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let unread = connect_unread(&pool, "127.0.0.1", now).unwrap();
         let _flood = several(&pool, 100, "127.0.0.1", now);
         assert!(!unread.is_closed());
@@ -350,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_server_stops_accepting_until_it_has_read_what_was_sent() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let new: Vec<_> = (0..5).map(|_| connect_unread(&pool, "127.0.0.1", now).unwrap()).collect();
         assert!(pool.may_accept().now_or_never().is_none());
         new[0].place.phase.begin(false);
@@ -359,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_busy_connection_without_a_token_closes_only_if_none_is_idle() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let busy = several(&pool, 10, "127.0.0.1", now);
         busy.iter().for_each(|client| client.place.phase.begin(false));
         let next = connect(&pool, "127.0.0.1", now).unwrap();
@@ -370,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_full_server_of_trusted_clients_closes_an_idle_one_or_refuses() {
-        let limits = PoolLimits { total: 3, untrusted: 3, ..LIMITS };
+        let limits = PoolLimits { total: 3, untrusted: 3, ..limits() };
         let (pool, now) = (Pool::new(limits), Instant::now());
         let clients: Vec<_> = several(&pool, 3, "127.0.0.1", now).into_iter().map(Client::trust).collect();
         let fourth = connect(&pool, "127.0.0.1", now).unwrap().trust();
@@ -385,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_head_has_a_shorter_deadline_than_an_idle_connection() {
-        let (pool, now) = (Pool::new(LIMITS), Instant::now());
+        let (pool, now) = (Pool::new(limits()), Instant::now());
         let [head, idle, trusted, busy] = std::array::from_fn(|_| connect(&pool, "127.0.0.1", now).unwrap());
         for client in [&idle, &trusted, &busy] {
             client.place.phase.begin(false);

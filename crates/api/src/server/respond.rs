@@ -17,9 +17,10 @@ use tower::ServiceExt;
 
 use super::heartbeat::Heartbeat;
 use super::socket::TcpPlace;
+use crate::forwarded::TrustedProxies;
 use crate::live_requests::UpgradedBy;
 use crate::passed_on;
-use crate::peer::{Peer, Route};
+use crate::peer::{Peer, Route, Sender};
 use crate::router;
 
 /// A connection, as its requests need it.
@@ -28,6 +29,7 @@ pub(super) struct Client {
     pub(super) router: Router,
     pub(super) place: Arc<TcpPlace>,
     pub(super) route: Route,
+    pub(super) proxies: TrustedProxies,
     pub(super) upgraded_by: UpgradedBy,
     pub(super) heartbeat: Heartbeat,
 }
@@ -41,7 +43,11 @@ impl Client {
             name_host(&mut request);
         }
         let from_node = self.route.sender.is_node();
-        let route = if from_node { passed_on::take_route(self.route, request.headers_mut()) } else { self.route };
+        let route = match self.route.sender {
+            Sender::Node(_) => passed_on::take_route(self.route, request.headers_mut()),
+            Sender::Proxy => self.proxies.take_route(self.route, request.headers_mut()),
+            Sender::Client | Sender::Stranger => self.route,
+        };
         let peer = Peer::new(route, self.place.trusted.clone());
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(self.upgraded_by.clone());

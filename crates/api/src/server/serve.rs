@@ -26,6 +26,7 @@ use super::socket::{Socket, TcpPlace};
 use super::upgraded::Upgradable;
 use crate::app::App;
 use crate::closing::Closing;
+use crate::forwarded::TrustedProxies;
 use crate::live_requests::UpgradedBy;
 use crate::peer::{Route, Sender};
 use crate::router;
@@ -40,6 +41,8 @@ pub struct ServerLimits {
     /// The most connections of one address, or of one /64 of IPv6, whose last request had no valid token. Clients on
     /// this machine have no such limit.
     pub untrusted_per_address: usize,
+    /// Reverse proxies, which say who their clients are. The limit of one address does not apply to them.
+    pub proxies: TrustedProxies,
     /// How long a client may take to connect and to send a request's head.
     pub head_within: Duration,
     /// The idle timeout of a connection whose last request had a valid token.
@@ -57,6 +60,7 @@ impl Default for ServerLimits {
         Self {
             connections: 4096,
             untrusted_per_address: 256,
+            proxies: TrustedProxies::default(),
             head_within: Duration::from_secs(10),
             // E2B's clients keep connections for 300 s.
             idle: Duration::from_secs(330),
@@ -103,6 +107,7 @@ pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits
             total,
             untrusted: total.div_ceil(2),
             untrusted_per_address: limits.untrusted_per_address,
+            proxies: limits.proxies.clone(),
             head: limits.head_within,
             idle: limits.idle,
             untrusted_idle: limits.untrusted_idle,
@@ -214,7 +219,7 @@ impl Server {
         let stream = Arc::new(stream);
         match self.pool.admit(peer.ip(), stream.clone(), permit, Instant::now()) {
             Ok(place) => {
-                let connection = self.connection(Arc::new(place), listener.route(peer));
+                let connection = self.connection(Arc::new(place), self.route(listener, peer));
                 connections.spawn(connection.run(stream, listener.tls.clone()));
             }
             // A client that expects TLS could not read the response.
@@ -226,8 +231,15 @@ impl Server {
         }
     }
 
+    fn route(&self, listener: &Listener, peer: SocketAddr) -> Route {
+        let route = listener.route(peer);
+        let is_proxy = route.sender == Sender::Client && self.limits.proxies.contains(peer.ip());
+        if is_proxy { Route { sender: Sender::Proxy, ..route } } else { route }
+    }
+
     fn connection(&self, place: Arc<TcpPlace>, route: Route) -> Connection {
         Connection {
+            proxies: self.limits.proxies.clone(),
             router: self.router.clone(),
             http: self.http.clone(),
             closing: self.app.closing(),
@@ -246,6 +258,7 @@ struct Connection {
     beat_every: Duration,
     place: Arc<TcpPlace>,
     route: Route,
+    proxies: TrustedProxies,
 }
 
 impl Connection {
@@ -281,11 +294,12 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { router, http, mut closing, beat_every, place, route } = self;
+        let Self { router, http, mut closing, beat_every, place, route, proxies } = self;
         let (stream, pulse) = Pulsed::new(stream);
         let upgraded_by = UpgradedBy::default();
         let stream = Upgradable { stream, upgraded_by: upgraded_by.clone() };
-        let client = Client { router, place, route, upgraded_by, heartbeat: Heartbeat::new(pulse, beat_every) };
+        let heartbeat = Heartbeat::new(pulse, beat_every);
+        let client = Client { router, place, route, proxies, upgraded_by, heartbeat };
         let service = service_fn(move |request| client.clone().answer(request));
         let mut serving = std::pin::pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), service));
         tokio::select! {

@@ -127,6 +127,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::forwarded::TrustedProxies;
     use crate::server::pool::{Pool, PoolLimits};
 
     async fn pair() -> (TcpStream, Socket, Arc<TcpStream>) {
@@ -138,6 +139,7 @@ mod tests {
             total: 1,
             untrusted: 1,
             untrusted_per_address: 1,
+            proxies: TrustedProxies::default(),
             head: long,
             idle: long,
             untrusted_idle: long,

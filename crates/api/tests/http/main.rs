@@ -13,6 +13,7 @@ mod images;
 mod limits;
 mod metrics;
 mod network;
+mod proxied;
 mod telemetry;
 mod tls;
 mod webhooks;

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use anyhow::bail;
 use sandling_engine::SandboxId;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, ClientError, query, read};
+use crate::client::{Client, ClientError, Sandbox, query, read};
 use crate::options::Diff;
 use crate::save::save;
 use crate::show;
@@ -39,17 +40,20 @@ pub async fn diff(options: &Diff) -> anyhow::Result<()> {
         Some(to) => full_state(&client, to).await?,
         None => from.split('@').next().unwrap_or_default().to_owned(),
     };
+    if from == to {
+        bail!(
+            "both states are the current one of {from}; name a checkpoint, as in `sandling diff {from}@1`: \
+             `sandling timeline {from}` lists them"
+        );
+    }
+    let path = directory(&client, &from, &options.path).await?;
     let format = match (&options.tar, options.patch) {
         (Some(_), _) => Some("tar"),
         (None, true) => Some("patch"),
         (None, false) => None,
     };
-    let parameters = query(&[
-        ("from", Some(from)),
-        ("to", Some(to)),
-        ("path", Some(options.path.clone())),
-        ("format", format.map(str::to_owned)),
-    ]);
+    let parameters =
+        query(&[("from", Some(from)), ("to", Some(to)), ("path", Some(path)), ("format", format.map(str::to_owned))]);
     let path = format!("/v1/diff{parameters}");
     match &options.tar {
         Some(file) => save(&client, &path, file).await,
@@ -71,6 +75,29 @@ async fn full_state(client: &Client, text: &str) -> Result<String, ClientError> 
     }
 }
 
+/// A relative path starts where the sandbox's commands start.
+async fn directory(client: &Client, state: &str, path: &str) -> Result<String, ClientError> {
+    if path.starts_with('/') {
+        return Ok(path.to_owned());
+    }
+    let sandbox: Sandbox =
+        client.get(&format!("/v1/sandboxes/{}", state.split('@').next().unwrap_or_default())).await?;
+    Ok(absolute(sandbox.workdir.as_deref().unwrap_or("/"), path))
+}
+
+/// Joins a directory with a relative path, and removes its `.` and `..`.
+fn absolute(directory: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in directory.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 fn list(answer: Value, json: bool) -> anyhow::Result<()> {
     if json {
         return show::json(&answer);
@@ -90,4 +117,17 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
     }
     eprintln!("{} added, {} changed, {} removed", answer.added, answer.changed, answer.removed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_directory_starts_where_commands_start() {
+        assert_eq!(
+            ["src", "./src/", "../etc", ".", "../../.."].map(|path| absolute("/workspace", path)),
+            ["/workspace/src", "/workspace/src", "/etc", "/workspace", "/"]
+        );
+    }
 }

@@ -21,6 +21,12 @@ pub async fn ports(options: &Ports) -> anyhow::Result<()> {
         eprintln!("No program in this sandbox listens on a TCP port.");
         return Ok(());
     }
-    let header = ["port", "preview URL (needs a token; `--link` creates one)"];
-    show::list(ports, options.json, &header, |port: Port| [port.port.to_string(), port.preview_url])
+    show::list(ports, options.json, &["port", "preview URL"], |port: Port| [port.port.to_string(), port.preview_url])?;
+    if !options.json {
+        eprintln!(
+            "A preview needs a token. `sandling ports {} --link PORT` prints a link that has one.",
+            options.sandbox
+        );
+    }
+    Ok(())
 }

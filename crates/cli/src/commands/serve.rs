@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls};
+use sandling_api::{
+    App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls, TrustedProxies,
+};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use sandling_fleet::own_etcd::OwnEtcd;
 use sandling_service::{Service, ServiceSettings};
@@ -75,7 +77,8 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         // Withdraw the address before draining, because new requests are refused from now on.
         ending.iter().for_each(|announced| announced.close());
     };
-    sandling_api::serve(listeners, app.clone(), ServerLimits::default(), shutdown).await;
+    let proxies = TrustedProxies::new(options.listening.trusted_proxies.clone());
+    sandling_api::serve(listeners, app.clone(), ServerLimits { proxies, ..ServerLimits::default() }, shutdown).await;
     if let Some(node) = node {
         node.membership.abort();
         drop(node.etcd);

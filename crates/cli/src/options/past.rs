@@ -49,7 +49,7 @@ pub struct Diff {
     pub from: String,
     /// Second state, in the same form [default: the current state of the first one's sandbox]
     pub to: Option<String>,
-    /// Compare only this directory; paths in the diff are relative to it
+    /// Compare only this directory; paths in the diff are relative to it. A relative one starts where commands start
     #[arg(long, default_value = "/", value_name = "DIRECTORY")]
     pub path: String,
     /// Print a patch for `git apply` or `patch -p1`

@@ -1,9 +1,10 @@
 //! How clients reach `sandling serve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 use sandling_service::{AuditPolicy, AuditSettings, AuditTarget};
 
 #[derive(Debug, Args)]
@@ -27,6 +28,11 @@ pub struct Listening {
     /// Allow plain HTTP on an address that other machines can reach, for example behind a proxy with TLS
     #[arg(long)]
     pub insecure: bool,
+    /// Address or network of a reverse proxy, whose X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host are believed;
+    /// may be repeated
+    #[arg(long = "trusted-proxy", value_name = "ADDRESS", env = "SANDLING_TRUSTED_PROXIES", value_delimiter = ',',
+        value_parser = network)]
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,6 +78,14 @@ impl Listening {
     }
 }
 
+/// Parses a network, or an address as the network of this address alone.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical()));
+    text.parse()
+        .or_else(|_| address())
+        .map_err(|_| "write an IP address or a network, such as 10.0.0.5 or 10.0.0.0/24".to_owned())
+}
+
 /// Parses a domain name. A port in it belongs to `--listen`.
 fn domain(text: &str) -> Result<String, String> {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
@@ -96,6 +110,16 @@ mod tests {
         assert_eq!(domain("Sandling.Example.org.").unwrap(), "sandling.example.org");
         for bad in ["", "localhost", "a.b:8443", "https://a.b", "*.a.b", "-a.b", "a..b", "a_b.c"] {
             assert!(domain(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_an_address_or_a_network() {
+        for (text, is) in [("10.0.0.5", "10.0.0.5/32"), ("10.0.0.0/24", "10.0.0.0/24"), ("::1", "::1/128")] {
+            assert_eq!(network(text).unwrap().to_string(), is);
+        }
+        for bad in ["", "proxy.example.org", "10.0.0.5:80", "10.0.0.0/33"] {
+            assert!(network(bad).is_err(), "{bad}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Exec {
     /// Set an environment variable; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,
-    /// Working directory [default: the user's home directory]
+    /// Working directory [default: that of the sandbox, /workspace in built-in templates]
     #[arg(short = 'w', long, value_name = "DIR")]
     pub cwd: Option<String>,
     /// User name or ID [default: root]

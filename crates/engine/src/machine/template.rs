@@ -1,6 +1,6 @@
 //! Templates: an image, and for each shape of hardware a baked snapshot of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -65,6 +65,9 @@ pub struct TemplateSummary {
     pub name: String,
     pub description: String,
     pub packages: BTreeSet<String>,
+    /// What is installed in a built-in template, with versions: Debian's packages by name, others as `npm:NAME` and
+    /// `pip:NAME`.
+    pub versions: BTreeMap<String, String>,
     pub vcpus: u32,
     pub memory_mib: u32,
     pub disk_mib: u32,
@@ -131,6 +134,7 @@ pub(crate) fn summary(recipe: &Recipe, image: Option<&Image>) -> TemplateSummary
         name: recipe.name.to_string(),
         description: recipe.description.clone(),
         packages: recipe.packages.clone(),
+        versions: image.map(|image| image.manifest.packages.clone()).unwrap_or_default(),
         vcpus: recipe.vcpus,
         memory_mib: recipe.memory_mib,
         disk_mib: recipe.disk_mib,

@@ -4,8 +4,9 @@
 
 use std::fs::File;
 
-use super::bootstrap::{PUBLIC_SOURCES, public_sources, run, write_hooks};
+use super::bootstrap::{PUBLIC_SOURCES, run, write_hooks};
 use super::output::Output;
+use crate::apt::public_sources;
 use crate::desktop;
 use crate::error::BuildError;
 use crate::jail;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::additions::FINISH_HOOK;
 use super::output::Output;
-use crate::apt::{Apt, Plan};
+use crate::apt::{Apt, Plan, public_sources};
 use crate::error::{BuildError, io_at};
 use crate::jail;
 use crate::progress::Report;
@@ -95,21 +95,6 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Debian's public mirrors, which a sandbox reaches if its policy allows the preset `debian`. The mirrors of the host may be
-/// reachable from the host only.
-pub(crate) fn public_sources(suite: &str) -> String {
-    let main = format!("deb http://deb.debian.org/debian {suite} main\n");
-    match suite {
-        // They have no updates beside them.
-        "sid" | "unstable" | "experimental" => main,
-        _ => {
-            let updates = format!("deb http://deb.debian.org/debian {suite}-updates main\n");
-            let security = format!("deb http://deb.debian.org/debian-security {suite}-security main\n");
-            main + &updates + &security
-        }
-    }
-}
-
 fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool, BuildError> {
     workspace.share("target", 0o777)?;
     let sources = fs::read_to_string(apt.sources()).map_err(io_at("read", &apt.sources()))?;
@@ -130,16 +115,4 @@ fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool,
 fn included(recipe: &Recipe) -> String {
     let packages = recipe.packages.iter().map(String::as_str).chain(["usr-is-merged"]);
     packages.collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_has_its_updates_and_sid_has_none() {
-        let lines = |suite: &str| public_sources(suite).lines().count();
-        assert_eq!((lines("bookworm"), lines("sid")), (3, 1));
-        assert!(public_sources("bookworm").contains("/debian-security bookworm-security main\n"));
-    }
 }

@@ -7,11 +7,15 @@ use sandling_protocol::Language;
 
 /// Runs a script in a pre-warmed Python as if Python had been started with its path.
 const PYTHON_LAUNCHER: &str = include_str!("launcher.py");
-/// Runs TypeScript with what the sandbox has: tsx, or a Node that removes the types itself.
+/// Runs TypeScript with what the sandbox has: tsx, or a Node that translates it itself. Some versions of Node translate all
+/// of it with one option, and only remove types with the other; the newest ones need none.
 const TYPESCRIPT: &str = r#"
 command -v tsx >/dev/null && exec tsx "$@"
-newer='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 6) ? 0 : 1)'
-node -e "$newer" 2>/dev/null && exec node --experimental-strip-types --no-warnings "$@"
+option='const known = process.allowedNodeEnvironmentFlags
+    const option = ["--experimental-transform-types", "--experimental-strip-types"].find((name) => known.has(name))
+    if (!option && !process.features.typescript) process.exit(1)
+    console.log(option ?? "--no-warnings")'
+option=$(node -e "$option" 2>/dev/null) && exec node "$option" --no-warnings "$@"
 echo "sandling: $1 is TypeScript, which needs tsx or Node 22.6 or newer in the sandbox;" \
     "'sandling template build ts --from code-interpreter --npm tsx' builds a template with tsx" >&2
 exit 127

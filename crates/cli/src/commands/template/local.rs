@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use sandling_api::template_view;
+use sandling_api::{listed_template, template_view};
 use sandling_engine::{DEFAULT_WORKSPACE, NetworkConfig};
 use sandling_image::{BuildOptions, Existing, OwnKernel, Recipe};
 use sandling_service::{
@@ -195,7 +195,7 @@ fn recipe(options: &Build) -> anyhow::Result<Recipe> {
 
 async fn ls(common: &Common, json: bool) -> anyhow::Result<()> {
     let templates = open_engine(common).await?.list_templates(DEFAULT_WORKSPACE)?;
-    let views: Vec<_> = templates.into_iter().map(|template| template_view(DEFAULT_WORKSPACE, template)).collect();
+    let views: Vec<_> = templates.into_iter().map(|template| listed_template(DEFAULT_WORKSPACE, template)).collect();
     list::print(serde_json::to_value(views)?, json)
 }
 

@@ -41,6 +41,9 @@ fn sandboxes_have_names_and_can_be_looked_at() {
     server.ok(&["exec", "-c", "mkdir /root/new && echo 1 >/root/new/file", "web"]);
     assert_eq!(server.ok(&["diff", "web@before", "--path", "/root/new"]), "A file\n");
     server.refused(&["diff", "web@before", "--path", "/root/never"]);
+    server.ok(&["exec", "-c", "mkdir here && echo 1 >here/file", "web"]);
+    assert_eq!(server.ok(&["diff", "web@before", "--path", "here"]), "A file\n");
+    assert!(server.refused(&["diff", "web"]).contains("sandling timeline"));
 
     let snapshot = server.ok(&["snapshot", "create", "web", "--name", "golden"]);
     assert!(server.refused(&["snapshot", "create", "web", "--name", "golden"]).contains("belongs to snapshot"));
@@ -77,6 +80,10 @@ fn the_default_template_has_pandas() {
     assert!(told.contains("'pandas'\nsandling: hint: the template code-interpreter has pandas"), "{told}");
     let made = server.json(&["create", "--json", "--ttl", "10m"]);
     assert_eq!(made["template"], "code-interpreter");
+    let inspected = server.json(&["template", "inspect", "code-interpreter"]);
+    for package in ["npm:node", "pip:pandas", "python3"] {
+        assert!(inspected["versions"][package].is_string(), "{package}: {inspected}");
+    }
     let id = made["id"].as_str().unwrap();
     server.ok(&["exec", "-c", "python3 -c 'import pandas'", id]);
     server.ok(&["rm", id]);
@@ -119,6 +126,12 @@ fn a_file_runs_as_if_it_ran_in_place() {
     assert_eq!(text(&run(&["run", "-t", "base", "hello.sh", "--", "a"]).stdout), format!("hello.sh a {shown}\n"));
     write("tool", "#!/usr/bin/env python3\nimport sys; print('tool', sys.argv[1:])\n");
     assert_eq!(text(&run(&["run", "-t", "base", "tool", "--", "b"]).stdout), "tool ['b']\n");
+    write(
+        "a.ts",
+        "enum Color { Red, Green }\nconst more: string[] = process.argv.slice(2);\nconsole.log(Color.Green, more[0]);\n",
+    );
+    let typed = run(&["run", "a.ts", "--", "c"]);
+    assert_eq!(text(&typed.stdout), "1 c\n", "{}", text(&typed.stderr));
     write("data.csv", "a,b\n");
     let refused = run(&["run", "data.csv"]);
     assert!(text(&refused.stderr).contains("data.csv: the type .csv is not known"), "{}", text(&refused.stderr));
