@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
 # simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a
-# clean Debian, and the host's attacks on builds that each lack one defense.
+# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks as pinned and as newest, an
+# upgrade, a first hour on a clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -36,6 +36,7 @@ conformance/e2b/run.sh "$sandling" languages || status=$?
 conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?
+CONFORMANCE_NEWEST=1 conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?
