@@ -2,8 +2,8 @@
 # Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and the
 # fleet's simulator. Also runs the suites of PandaStack's and E2B's clients against a fleet of three, the SDKs on this
 # system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, R and Java, the
-# evaluation harness harbor, agent frameworks, reverse proxies, an upgrade, a first hour on a clean Debian, and the host's
-# attacks on builds that each lack one defense.
+# evaluation harness harbor, agent frameworks as pinned and as newest, reverse proxies, an upgrade, a first hour on
+# a clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -42,6 +42,7 @@ conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
 conformance/reverse_proxy/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?
+CONFORMANCE_NEWEST=1 conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?

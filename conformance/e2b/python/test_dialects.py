@@ -86,8 +86,22 @@ def test_what_a_workspace_opens_its_new_sandboxes_reach():
     try:
         native.call("PUT", "/v1/network", {"allow": ["pypi"]}, own)
         with Sandbox.create(api_key=token, allow_internet_access=True) as made:
-            reached = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network", headers=own)
-            assert (reached["mode"], reached["allow"]) == ("allow", ["pypi"])
+
+            def reached(*parts):
+                policy = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network", headers=own)
+                return [policy["mode"], *(policy[part] for part in parts)]
+
+            assert reached("allow") == ["allow", ["pypi"]]
+            made.update_network({"deny_out": ["0.0.0.0/0"]})
+            assert reached() == ["deny"]
+            # An empty update goes back to the default.
+            made.update_network({})
+            assert reached("allow") == ["allow", ["pypi"]]
+            # What is denied is taken from what is open, and closes nothing else.
+            native.call("PUT", "/v1/network", {"mode": "open"}, own)
+            assert reached() == ["open"]
+            made.update_network({"deny_out": ["192.0.2.0/24"]})
+            assert reached("deny") == ["open", ["192.0.2.0/24"]]
     finally:
         native.call("DELETE", f"/v1/workspaces/{name}")
 

@@ -31,6 +31,8 @@ FILE_ERRORS = {
     "not_a_directory": "invalid_path",
     "permission_denied": "permission_denied",
 }
+#: Deep Agents has absolute paths only.
+RELATIVE = "invalid_path"
 
 
 class SandboxBackend(BaseSandbox):  # type: ignore[misc]  # deepagents is installed only where it is tested
@@ -62,6 +64,8 @@ class SandboxBackend(BaseSandbox):  # type: ignore[misc]  # deepagents is instal
         return [self._read(path) for path in paths]
 
     def _write(self, path: str, content: bytes) -> Optional[str]:
+        if not path.startswith("/"):
+            return RELATIVE
         try:
             self.sandbox.filesystem.write(path, content)
         except (BadRequestError, NotFoundError) as error:
@@ -69,6 +73,8 @@ class SandboxBackend(BaseSandbox):  # type: ignore[misc]  # deepagents is instal
         return None
 
     def _read(self, path: str) -> FileDownloadResponse:
+        if not path.startswith("/"):
+            return FileDownloadResponse(path=path, error=RELATIVE)
         try:
             return FileDownloadResponse(path=path, content=self.sandbox.filesystem.read(path))
         except (BadRequestError, NotFoundError) as error:
