@@ -10,7 +10,7 @@ use tracing::field::Empty;
 use crate::model::SandboxId;
 
 /// The target of all spans that are exported. The log leaves them out.
-pub const TRACE_TARGET: &str = "sandling::trace";
+pub use sandling_vmm::TRACE_TARGET;
 
 /// A span of one step of a request.
 macro_rules! step {

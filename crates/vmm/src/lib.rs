@@ -23,3 +23,6 @@ mod plan;
 mod process;
 pub mod process_cache;
 pub mod qmp;
+mod trace;
+
+pub use trace::TRACE_TARGET;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sandling_vmm::boundary::DiskRate;
 use sandling_vmm::jail::JailConfig;
 use sandling_vmm::machine::{self, Disk, Hardware, Machine, MachineConfig, MachineDir};
+use tracing::Instrument;
 
 use super::bake::BOOT_WITHIN;
 use super::command_line::command_line;
@@ -18,6 +19,7 @@ use super::source::{Kernel, Source, Start};
 use crate::link::Link;
 use crate::model::SandboxId;
 use crate::process_cache::{Fallback, ProcessCache};
+use crate::trace::step;
 
 /// A restored guest that has not answered within this time never will.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -84,7 +86,7 @@ impl MachineFactory {
             return Err(MakeError::Unwritten);
         }
         let dir = self.sandboxes.join(id.as_str());
-        let directory = self.directory(&dir, source);
+        let directory = step!("machine.files").in_scope(|| self.directory(&dir, source));
         if let Err(error) = directory {
             let _ = fs::remove_dir_all(&dir);
             return Err(MakeError::Directory(error));
@@ -163,8 +165,12 @@ impl MachineFactory {
 
     /// Lets a machine run and opens a link to its guest.
     pub(super) async fn greet(&self, machine: &Machine, limit: Duration) -> Result<Link, MakeError> {
-        let greeting = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
-        machine.cont().await?;
-        Ok(greeting.answered(limit).await?)
+        let resuming = async {
+            let greeting = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
+            machine.cont().await?;
+            Ok::<_, MakeError>(greeting)
+        };
+        let greeting = resuming.instrument(step!("machine.resume")).await?;
+        Ok(greeting.answered(limit).instrument(step!("machine.answer")).await?)
     }
 }

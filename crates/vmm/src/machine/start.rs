@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::blocking::blocking;
 use super::command_line::{self, QMP_SOCKET};
@@ -17,6 +18,7 @@ use super::record::Record;
 use crate::boundary::Boundary;
 use crate::jail::{self, Death, Jailed, MachineDir};
 use crate::qmp::{Event, Qmp, find_event};
+use crate::trace::step;
 
 /// QEMU is up in some 50 ms; on a host where many machines start at once it takes longer.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
@@ -32,17 +34,15 @@ const LOG_TAIL_BYTES: usize = 2048;
 impl Machine {
     /// Boots a machine. It runs when this returns.
     pub async fn boot(config: MachineConfig) -> Result<Self, MachineError> {
-        let starting = Starting::launch(config).await?;
-        let qmp = starting.unless_it_dies(starting.greet()).await?;
+        let (starting, qmp) = Starting::until_it_answers(config).await?;
         starting.finish(qmp)
     }
 
     /// Starts a machine from saved memory and device state, or from a cached process. It is loaded, and stopped, when
     /// this returns.
     pub async fn restore(config: MachineConfig) -> Result<Self, MachineError> {
-        let starting = Starting::launch(config).await?;
-        let qmp = starting.unless_it_dies(starting.greet()).await?;
-        starting.unless_it_dies(await_loaded(&qmp)).await?;
+        let (starting, qmp) = Starting::until_it_answers(config).await?;
+        starting.unless_it_dies(await_loaded(&qmp)).instrument(step!("machine.load")).await?;
         starting.finish(qmp)
     }
 }
@@ -55,6 +55,12 @@ struct Starting {
 }
 
 impl Starting {
+    async fn until_it_answers(config: MachineConfig) -> Result<(Self, Qmp), MachineError> {
+        let starting = Self::launch(config).instrument(step!("machine.jail")).await?;
+        let qmp = starting.unless_it_dies(starting.greet()).instrument(step!("machine.qemu")).await?;
+        Ok((starting, qmp))
+    }
+
     async fn launch(config: MachineConfig) -> Result<Self, MachineError> {
         let program = command_line::program(&config);
         let (dir, jail) = (config.dir.clone(), config.jail.clone());
@@ -93,6 +99,7 @@ impl Starting {
 
     /// Records the machine before it lets it outlive the caller, so that a later caller can always find it.
     fn finish(mut self, qmp: Qmp) -> Result<Machine, MachineError> {
+        let _step = step!("machine.record").entered();
         let boundary = self.boundary()?;
         let processes = self.jailed.processes().clone();
         Record::new(&processes, boundary.clone()).write(&self.config.dir)?;
