@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs long versions of tests in `scripts/test.sh`: kills, load, generated requests, fuzzing and the fleet's
 # simulator. Also runs the SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest
-# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks, reverse proxies, an upgrade, a
-# first hour on a clean Debian, and the host's attacks on builds that each lack one defense.
+# clients, its desktop client, R and Java, the evaluation harness harbor, agent frameworks, an upgrade, a first hour on a
+# clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -18,7 +18,7 @@ seconds=${2:-600}
 old=${3:-}
 
 need_cargo
-install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${PROXY_TEST_PACKAGES[@]}"
+install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
 build_templates "$sandling" base code-interpreter desktop
@@ -35,7 +35,6 @@ conformance/e2b/run.sh "$sandling" desktop || status=$?
 conformance/e2b/run.sh "$sandling" languages || status=$?
 conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
-conformance/reverse_proxy/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
