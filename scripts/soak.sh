@@ -2,7 +2,7 @@
 # Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and the
 # fleet's simulator. Also runs the suites of PandaStack's and E2B's clients against a fleet of three, the SDKs on this
 # system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, R and Java, the
-# evaluation harness harbor, agent frameworks as pinned and as newest, reverse proxies, an upgrade, a first hour on
+# evaluation harness harbor, agent frameworks as pinned and as newest, an upgrade, a first hour on
 # a clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
@@ -20,7 +20,7 @@ seconds=${2:-600}
 old=${3:-}
 
 need_cargo
-install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${PROXY_TEST_PACKAGES[@]}"
+install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
 build_templates "$sandling" base code-interpreter desktop
@@ -40,7 +40,6 @@ conformance/e2b/run.sh "$sandling" desktop || status=$?
 conformance/e2b/run.sh "$sandling" languages || status=$?
 conformance/desktop/run.sh "$sandling" || status=$?
 conformance/harbor/run.sh "$sandling" || status=$?
-conformance/reverse_proxy/run.sh "$sandling" || status=$?
 conformance/frameworks/run.sh "$sandling" || status=$?
 CONFORMANCE_NEWEST=1 conformance/frameworks/run.sh "$sandling" || status=$?
 sdk/conformance/run.sh "$sandling" python typescript slow_docs || status=$?
