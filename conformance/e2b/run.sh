@@ -43,13 +43,13 @@ install_desktop() { install_pip desktop; }
 
 install_typescript() {
   local to=$installed/${newest}typescript wanted=()
-  [ -z "$newest" ] || wanted=(e2b@latest @e2b/code-interpreter@latest)
+  [ -z "$newest" ] || wanted=(e2b@latest @e2b/code-interpreter@latest @e2b/cli@latest)
   mkdir -p "$to"
   # Node finds packages relative to the test file, so the tests are copied next to the packages.
   rm -rf "$to/"*.mjs "$to/support"
   cp -r "$here/typescript/." "$to/"
   (cd "$to" && npm install --silent --no-audit --no-fund "${wanted[@]}" && fitting_node)
-  [ -z "$newest" ] || (cd "$to" && npm ls --depth=0 e2b @e2b/code-interpreter)
+  [ -z "$newest" ] || (cd "$to" && npm ls --depth=0 e2b @e2b/code-interpreter @e2b/cli)
 }
 
 # The client needs a newer Node than some systems have. In that case npm installs one.
