@@ -1,6 +1,9 @@
 """Pauses, forks and snapshots keep everything."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from e2b import Sandbox, SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState
@@ -76,7 +79,31 @@ def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
     paused = Sandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED])).next_items()
     assert made.sandbox_id in [info.sandbox_id for info in paused]
     assert made.commands.run("echo awake").stdout == "awake\n"
+    left = made.get_info().end_at - datetime.now(timezone.utc)
+    assert timedelta(seconds=250) < left <= timedelta(seconds=300), "traffic gives it at least five minutes"
     made.set_timeout(60)
+
+
+def test_calls_under_way_end_before_a_pause_and_later_ones_wake_the_sandbox(make):
+    made = make(timeout=300, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    made.files.write("kept", "text")
+    enough = threading.Event()
+
+    def read():
+        again, reads = Sandbox.connect(made.sandbox_id, timeout=300), 0
+        while not enough.is_set():
+            assert again.files.read("kept") == "text"
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor() as beside:
+        reading = [beside.submit(read) for _ in range(2)]
+        try:
+            for _ in range(8):
+                made.pause()
+        finally:
+            enough.set()
+        assert all(reads.result() for reads in reading)
 
 
 def test_how_it_ends_is_kept_across_a_pause(make):

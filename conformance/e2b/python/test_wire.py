@@ -140,14 +140,15 @@ def test_the_console_is_read_as_logs(sandbox):
     path = f"/sandboxes/{sandbox.sandbox_id}/logs"
     sandbox.commands.run("echo said >/dev/console", user="root")
     answer = until("the line", lambda: with_lines(wire.send("GET", path, wire.key()).json()))
-    assert "said" in [entry["line"] for entry in answer["logs"]]
-    assert [entry["line"] for entry in answer["logs"]] == [entry["message"] for entry in answer["logEntries"]]
+    lines = [json.loads(entry["line"]) for entry in answer["logs"]]
+    assert {"level": "info", "logger": "console", "message": "said"} in lines
+    assert [line["message"] for line in lines] == [entry["message"] for entry in answer["logEntries"]]
     assert wire.send("GET", f"/v2{path}?limit=1", wire.key()).json()["logs"] == answer["logEntries"][:1]
     assert wire.send("GET", "/sandboxes/none/logs", wire.key()).status == 404
 
 
 def with_lines(answer):
-    return answer if any(entry["line"] == "said" for entry in answer["logs"]) else None
+    return answer if any(entry["message"] == "said" for entry in answer["logEntries"]) else None
 
 
 def test_templates_are_listed_as_the_client_would_read_them():

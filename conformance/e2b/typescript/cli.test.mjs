@@ -10,7 +10,7 @@ import { after, test } from "node:test";
 
 import { Sandbox } from "e2b";
 
-import { make } from "./support/harness.mjs";
+import { make, until } from "./support/harness.mjs";
 
 const manifest = createRequire(import.meta.url).resolve("@e2b/cli/package.json");
 const program = path.join(path.dirname(manifest), "dist/index.js");
@@ -50,13 +50,16 @@ test("the command line creates, lists, pauses, resumes and kills", async () => {
   assert.match(again.stdout + again.stderr, /wasn't found/);
 });
 
-test("the command line runs commands", async () => {
+test("the command line runs commands and shows logs", async () => {
   const sandbox = await make(Sandbox, "base", { timeoutMs: 300_000 });
   const exec = (...words) => e2b(["sandbox", "exec", ...words]);
   assert.equal((await exec(sandbox.sandboxId, "echo $((6 * 7))")).stdout, "42\n");
   assert.equal((await exec(sandbox.sandboxId, "exit 3")).code, 3);
   assert.equal((await e2b(["sandbox", "exec", sandbox.sandboxId, "cat"], { input: "given" })).stdout, "given");
   assert.equal((await exec("--user", "root", "--cwd", "/tmp", sandbox.sandboxId, "whoami; pwd")).stdout, "root\n/tmp\n");
+  await sandbox.commands.run("echo said >/dev/console", { user: "root" });
+  const logs = async () => (await e2b(["sandbox", "logs", sandbox.sandboxId])).stdout;
+  await until("the line", async () => (await logs()).includes("said"));
 });
 
 test("the command line makes snapshots and templates", async () => {

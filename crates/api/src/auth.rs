@@ -10,7 +10,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use futures_util::future::BoxFuture;
-use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
+use sandling_engine::{Call, Refused, Sandbox, SandboxId, SandboxInfo};
 use sandling_service::{Principal, Scope, WorkspaceName};
 use sandling_wire::Dialect;
 
@@ -52,6 +52,8 @@ pub(crate) struct Caller<N> {
     pub(crate) principal: Principal,
     /// The form of the caller's token.
     pub(crate) dialect: Dialect,
+    /// Delays a hibernation of the sandbox that the request uses.
+    _call: Option<Call>,
     need: PhantomData<N>,
 }
 
@@ -102,13 +104,14 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             audit::begin(app, context)?;
         }
+        let mut call = None;
         if let Some(id) = used_sandbox(&parts.uri)
             && let Some(id) = app.engine.resolve(principal.workspace.as_str(), id)
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             // A token that may only look neither wakes a sandbox nor prolongs its life.
             if principal.scope.allows(Scope::Run) {
-                awake(&sandbox).await?;
+                call = Some(awake(&sandbox).await?);
                 if let Some(UseObserver(observe)) = parts.extensions.get::<UseObserver>() {
                     observe(sandbox).await;
                 }
@@ -116,7 +119,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
                 return Err(Refused::Hibernated.into());
             }
         }
-        Ok(Self { principal, dialect: Dialect::of_token(&presented), need: PhantomData })
+        Ok(Self { principal, dialect: Dialect::of_token(&presented), _call: call, need: PhantomData })
     }
 }
 
@@ -150,10 +153,18 @@ fn used_sandbox(uri: &Uri) -> Option<&str> {
     (USES.contains(&first) && !is_history).then_some(id)
 }
 
-/// Wakes a hibernated sandbox, also one that is just being saved. Concurrent calls are safe.
-pub(crate) async fn awake(sandbox: &Sandbox) -> Result<(), ApiError> {
-    sandbox.steady().await;
-    if sandbox.hibernates() { Ok(sandbox.wake().await?) } else { Ok(()) }
+/// Wakes a hibernated sandbox, also one that is just being saved. Concurrent calls are safe. A hibernation waits a moment
+/// for the returned call.
+pub(crate) async fn awake(sandbox: &Sandbox) -> Result<Call, ApiError> {
+    loop {
+        let call = sandbox.steady().await;
+        if !sandbox.hibernates() {
+            return Ok(call);
+        }
+        // A hibernation that comes before the wake need not wait for this call.
+        drop(call);
+        sandbox.wake().await?;
+    }
 }
 
 /// The bare token of a request; empty if there is none.

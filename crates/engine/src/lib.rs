@@ -55,8 +55,9 @@ pub use network::{
 };
 pub use process_cache::Fallback as ProcessCacheFallback;
 pub use sandbox::{
-    ArchiveDownload, ArchiveUpload, Cell, CellOutput, ChangeError, CheckpointError, Collected, CreateError, Download,
-    Execution, GrowError, Output, RunError, RunLimits, RunSpec, Sandbox, SandboxUsage, Upload, UseError, Watch,
+    ArchiveDownload, ArchiveUpload, Call, Cell, CellOutput, ChangeError, CheckpointError, Collected, CreateError,
+    Download, Execution, GrowError, Output, RunError, RunLimits, RunSpec, Sandbox, SandboxUsage, Upload, UseError,
+    Watch,
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots};

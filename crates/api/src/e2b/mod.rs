@@ -6,6 +6,7 @@
 //! and its token is derived from its id ([`token`]). So the dialect needs no store of its own.
 
 mod actions;
+mod awake;
 mod control;
 mod envd;
 mod gone;

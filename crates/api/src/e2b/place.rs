@@ -14,9 +14,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
+use sandling_engine::{Call, Sandbox, SandboxId, State as SandboxState};
 use sandling_service::{Principal, WorkspaceName};
 
+use super::awake::awake;
 use super::envd::metrics;
 use super::gone::{asleep, ended, gone};
 use super::origins::{preflight, share};
@@ -163,26 +164,6 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
     }
 }
 
-/// Returns the running sandbox. It wakes a hibernated one, also one that is just being saved, if its settings allow that.
-async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
-    app.engine.settled().await;
-    let sandbox = app.engine.get(id).ok_or_else(|| ended(app, headers, id))?;
-    sandbox.steady().await;
-    let info = sandbox.info();
-    match info.state {
-        SandboxState::Running | SandboxState::Stalled => Ok(sandbox),
-        // As with E2B, only a request to resume boots a sandbox that sleeps without its memory.
-        SandboxState::Hibernated | SandboxState::Paused
-            if Settings::of(&info).auto_resume && !info.sleeps_without_memory() =>
-        {
-            sandbox.resume().await?;
-            Ok(sandbox)
-        }
-        SandboxState::Hibernated | SandboxState::Paused => Err(asleep(id)),
-        SandboxState::Orphaned | SandboxState::Ended | SandboxState::Unreadable => Err(ended(app, headers, id)),
-    }
-}
-
 enum PortOutcome {
     Answered(Response),
     NotOurs(Request),
@@ -203,7 +184,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<PortO
     } else {
         count_anybody(app, &request, place)?;
     }
-    let sandbox = awake(app, request.headers(), &place.id).await?;
+    let (sandbox, _call) = awake(app, request.headers(), &place.id).await?;
     for name in [SANDBOX_ID, SANDBOX_PORT, ACCESS_TOKEN, TRAFFIC_TOKEN, crate::auth::API_KEY] {
         request.headers_mut().remove(name);
     }
@@ -235,6 +216,7 @@ pub(super) struct Envd {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
     user: Option<String>,
+    _call: Call,
 }
 
 /// The sandbox whose contexts a request uses. The clients send its traffic token for contexts, and its access token to
@@ -242,6 +224,7 @@ pub(super) struct Envd {
 pub(super) struct Interpreter {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
+    _call: Call,
 }
 
 /// The sandbox that a request runs code in, after a check of its access token.
@@ -261,9 +244,9 @@ impl Envd {
         user: Option<String>,
     ) -> Result<Self, ApiError> {
         begin(app, parts, holder, id.as_str())?;
-        let sandbox = awake(app, &parts.headers, id).await?;
+        let (sandbox, call) = awake(app, &parts.headers, id).await?;
         let settings = Settings::of(&sandbox.info());
-        Ok(Self { sandbox, settings, user })
+        Ok(Self { sandbox, settings, user, _call: call })
     }
 
     /// For a file's URL. A signed URL needs no token and names no sandbox.
@@ -338,9 +321,9 @@ impl FromRequestParts<Arc<App>> for Runner {
 impl Interpreter {
     async fn enter(app: &App, parts: &Parts, holder: &Principal, id: &SandboxId) -> Result<Self, ApiError> {
         begin(app, parts, holder, id.as_str())?;
-        let sandbox = awake(app, &parts.headers, id).await?;
+        let (sandbox, call) = awake(app, &parts.headers, id).await?;
         let settings = Settings::of(&sandbox.info());
-        Ok(Self { sandbox, settings })
+        Ok(Self { sandbox, settings, _call: call })
     }
 }
 
@@ -400,7 +383,7 @@ fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Princ
 }
 
 /// The sandbox of a request that is answered before routing, running and with its token checked.
-pub(super) async fn entered(app: &App, place: &Place, headers: &HeaderMap) -> Result<Arc<Sandbox>, ApiError> {
+pub(super) async fn entered(app: &App, place: &Place, headers: &HeaderMap) -> Result<(Arc<Sandbox>, Call), ApiError> {
     check_headers(app, headers, &place.id)?;
     awake(app, headers, &place.id).await
 }

@@ -30,7 +30,7 @@ async fn make(
     call: SandboxCall<Run>,
     body: JsonBody<CheckpointRequest>,
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
-    awake(&call.sandbox).await?;
+    let _call = awake(&call.sandbox).await?;
     let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
     let made = call.app.engine.checkpoint(&call.sandbox, body.value.name).await?;
     drop(place);

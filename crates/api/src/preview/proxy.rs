@@ -38,7 +38,7 @@ pub(crate) async fn forward(
     port: u16,
     request: Request,
 ) -> Result<Response, ApiError> {
-    crate::auth::awake(sandbox).await?;
+    let _call = crate::auth::awake(sandbox).await?;
     let mut request = credentials::remove(app, request);
     let tunnel = sandbox.connect_port(port).await.map_err(|error| unreachable_port(error, port))?;
     let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandling_image::Desktop;
-use sandling_protocol::{ExecSpec, OnLimit, Program, Request, Response, Stdin};
+use sandling_protocol::{ExecSpec, ExitReason, OnLimit, Program, Request, Response, Stdin};
 
 use crate::link::{Link, LinkError};
 
@@ -21,6 +21,8 @@ pub enum DesktopError {
     Guest(#[from] LinkError),
     #[error("the command ended with {code}: {output}")]
     Failed { code: i32, output: String },
+    #[error("it took longer than {} s; build the template again when the host is less busy", .0.as_secs())]
+    TooSlow(Duration),
 }
 
 /// Starts the session and waits until its screen is painted.
@@ -57,6 +59,7 @@ async fn run(
     let response = link.open(Request::Run(spec), b"")?.drain(|_, bytes| output.extend(bytes)).await?;
     link.call(Request::Forget { exec: id.to_owned() }).await?;
     match response {
+        Response::Exited(exit) if exit.reason == ExitReason::Timeout => Err(DesktopError::TooSlow(timeout)),
         Response::Exited(exit) if exit.code != 0 => {
             let output = String::from_utf8_lossy(&output).trim().replace('\n', " | ");
             Err(DesktopError::Failed { code: exit.code, output })

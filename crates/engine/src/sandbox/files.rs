@@ -117,7 +117,7 @@ impl Sandbox {
     pub fn watch(self: &Arc<Self>, path: &str, recursive: bool) -> Result<Watch, UseError> {
         let (live, in_use) = self.live()?;
         let stream = live.link.open(Request::Watch { path: path.to_owned(), recursive }, &[])?;
-        Ok(Watch { stream, _in_use: in_use })
+        Ok(Watch { stream, _in_use: in_use.lasting() })
     }
 }
 

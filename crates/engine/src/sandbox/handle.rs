@@ -11,7 +11,7 @@ use sandling_protocol::{Request, Response, Usage};
 use sandling_vmm::machine::{GuestPages, QuickUsage, Usage as HostUsage};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::activity::{Activity, InUse};
+use super::activity::{Activity, Call, InUse};
 use super::command::Command;
 use super::error::{ChangeError, UseError};
 use super::phase::Phase;
@@ -73,7 +73,7 @@ impl Sandbox {
         let phase = self.phase.borrow();
         let live = phase.live()?;
         lifecycle::decide(phase.state(), &lifecycle::Request::Use)?;
-        Ok((live.clone(), self.activity.begin()))
+        Ok((live.clone(), self.activity.begin_call()))
     }
 
     /// Stops the virtual CPUs; memory stays.
@@ -121,10 +121,21 @@ impl Sandbox {
         let _ = self.telling_guest.clone().wait_for(|telling| !telling).await;
     }
 
-    /// Waits until a hibernation that has begun is over. A call that starts earlier fails when the machine ends.
-    pub async fn steady(&self) {
-        // A task that has ended hibernates nothing.
-        let _ = self.hibernating.clone().wait_for(|hibernating| !hibernating).await;
+    /// Begins a call, after a hibernation that has begun is over. The next hibernation waits a moment for its end.
+    pub async fn steady(&self) -> Call {
+        let mut hibernating = self.hibernating.clone();
+        loop {
+            // In this order: a hibernation that this does not see sees the call.
+            let call = self.activity.call();
+            if !*hibernating.borrow() {
+                return call;
+            }
+            drop(call);
+            // A task that has ended hibernates nothing.
+            if hibernating.wait_for(|hibernating| !hibernating).await.is_err() {
+                return self.activity.call();
+            }
+        }
     }
 
     pub fn hibernates(&self) -> bool {

@@ -16,6 +16,7 @@ mod run_limits;
 mod save;
 mod saves;
 
+pub use activity::Call;
 pub(crate) use activity::{Activity, InUse};
 pub use archive::{ArchiveDownload, ArchiveUpload};
 pub(crate) use command::Command;

@@ -31,7 +31,7 @@ impl Sandbox {
             _ => return Err(LinkError::Unexpected.into()),
         }
         let (ours, theirs) = tokio::io::duplex(TUNNEL_BUFFER);
-        tokio::spawn(carry(stream, theirs, in_use));
+        tokio::spawn(carry(stream, theirs, in_use.lasting()));
         Ok(ours)
     }
 }

@@ -13,6 +13,8 @@ use crate::store::StoreError;
 
 /// The machine's own deadline is so much later than the engine's, so that the engine is always first.
 const BACKSTOP: Duration = Duration::from_secs(30);
+/// A hibernation waits for calls that began at most so long ago.
+const LAST_CALLS: Duration = Duration::from_secs(1);
 
 impl SandboxTask {
     /// Records a change and then makes it. If the store fails, nothing changes.
@@ -69,6 +71,7 @@ impl SandboxTask {
             (Phase::Ended(_), ..) => {}
             (Phase::Running(live) | Phase::Stalled(live) | Phase::Paused(live), _, Request::Hibernate(kept)) => {
                 self.hibernating.send_replace(true);
+                self.last_calls().await;
                 let slept = self.hibernate(&live, kept).await;
                 self.hibernating.send_replace(false);
                 slept?;
@@ -82,6 +85,14 @@ impl SandboxTask {
             }
         }
         Ok(())
+    }
+
+    /// Lets calls under way end, because they fail with the machine. Long ones are cut off. Nothing ends while the machine
+    /// stands still.
+    async fn last_calls(&self) {
+        if self.runs() {
+            self.activity.calls_over(LAST_CALLS).await;
+        }
     }
 
     fn stall(&self, live: Arc<Live>) {

@@ -113,7 +113,7 @@ impl SandboxTask {
         }
     }
 
-    fn runs(&self) -> bool {
+    pub(super) fn runs(&self) -> bool {
         self.phase.borrow().state() == State::Running
     }
 }

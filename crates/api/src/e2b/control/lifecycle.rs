@@ -38,7 +38,7 @@ async fn connect(
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
     let seconds = timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT);
-    call.sandbox.steady().await;
+    drop(call.sandbox.steady().await);
     let asleep = matches!(call.sandbox.info().state, SandboxState::Hibernated | SandboxState::Paused);
     match (asleep, kept(body.value.memory)) {
         (true, Kept::Everything) => call.sandbox.resume().await?,

@@ -28,9 +28,13 @@ struct Part {
 
 async fn first(call: SandboxCall<Read>, part: Query<Part>) -> Result<Json<Value>, ApiError> {
     let entries = entries(&call, &part).await?;
-    let lines: Vec<Value> =
-        entries.iter().map(|entry| json!({ "timestamp": entry["timestamp"], "line": entry["message"] })).collect();
-    Ok(Json(json!({ "logs": lines, "logEntries": entries })))
+    Ok(Json(json!({ "logs": entries.iter().map(line_of).collect::<Vec<_>>(), "logEntries": entries })))
+}
+
+/// An entry of the first version. E2B's command line parses the line as JSON, and needs the level and the logger.
+fn line_of(entry: &Value) -> Value {
+    let line = json!({ "level": entry["level"], "logger": "console", "message": entry["message"] });
+    json!({ "timestamp": entry["timestamp"], "line": line.to_string() })
 }
 
 async fn second(call: SandboxCall<Read>, part: Query<Part>) -> Result<Json<Value>, ApiError> {

@@ -87,7 +87,7 @@ fn cached(meminfo: &[String]) -> u64 {
 
 /// Handles the agent's metrics route.
 pub(in crate::e2b) async fn metrics(app: &App, place: &Place, headers: &HeaderMap) -> Result<Response, ApiError> {
-    let sandbox = entered(app, place, headers).await?;
+    let (sandbox, _call) = entered(app, place, headers).await?;
     Ok(Json(Sample::take(&sandbox).await?.of_agent()).into_response())
 }
 

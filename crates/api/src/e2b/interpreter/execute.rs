@@ -48,7 +48,7 @@ async fn execute(
     Extension(request): Extension<RequestContext>,
     body: JsonBody<ExecuteRequest>,
 ) -> Result<Response, ApiError> {
-    let Runner(Interpreter { sandbox, settings }) = runner;
+    let Runner(Interpreter { sandbox, settings, .. }) = runner;
     let ExecuteRequest { code, context_id, language, env_vars } = body.value;
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;

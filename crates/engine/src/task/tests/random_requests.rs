@@ -411,6 +411,20 @@ async fn a_sandbox_is_steady_only_after_a_hibernation_that_has_begun() {
     hibernation.await.unwrap().unwrap();
     // One that fails is over, too.
     world.go(Step::Wake).await;
+    // A call that has begun delays the save, until it ends.
+    let call = world.sandbox.steady().await;
+    let sandbox = world.sandbox.clone();
+    let hibernation = tokio::spawn(async move { sandbox.hibernate().await });
+    within("its beginning", hibernating.wait_for(|hibernating| *hibernating)).await.unwrap();
+    assert!(!world.sandbox.hibernates());
+    drop(call);
+    hibernation.await.unwrap().unwrap();
+    world.go(Step::Wake).await;
+    // A call that lasts does not keep it from hibernating.
+    let call = world.sandbox.steady().await;
+    within("a hibernation beside a call", world.sandbox.hibernate()).await.unwrap();
+    drop(call);
+    world.go(Step::Wake).await;
     fakes.fails.store(true, Ordering::SeqCst);
     assert!(world.sandbox.hibernate().await.is_err());
     within("a failure", world.sandbox.steady()).await;
