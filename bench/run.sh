@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Measures Sandling, bubblewrap and gVisor in one run. Writes bench/out/sandboxes.{json,svg}. Arguments go to the bench
-# program: --rounds N, --creates N, --alive N. With --forks it measures forks, hibernation and checkpoints instead, and
-# writes bench/out/forks.{json,svg}. With --gateway it measures the network gateway, without machines, and writes
-# bench/out/gateway.json. With --agent-day it runs a coding agent's forty commands in sandboxes that stay up, and writes
-# bench/out/agent_day.{json,svg}. With --scrubber it measures how fast the gateway searches answers for secrets. With
-# --images it measures pulls and Dockerfiles beside podman, and writes bench/out/images.json. With --copy it measures `cp`
-# beside tar and bubblewrap, and writes bench/out/copy.json.
+# program: --rounds N, --creates N, --alive N. The first argument can select another benchmark, which writes its results to
+# files of its name:
+#
+#   --agent-day   a coding agent's forty commands in sandboxes that stay up, in turns with the host and the peers
+#   --forks       forks, hibernation and checkpoints
+#   --density     creates one after another, at once, and alive together
+#   --growth      how cost grows with memory, writes, depth, files and numbers; growth.json and growth-*.svg
+#   --host-side   the steps of a cold restore until the guest's first instruction
+#   --emulation   which options of QEMU and of the guest's kernel help without KVM; --profile shows where the time goes
+#   --images      pulls and Dockerfiles beside podman
+#   --copy        `cp` beside tar and bubblewrap
+#   --gateway     the network gateway, without machines
+#   --scrubber    how fast the gateway searches answers for secrets
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -32,6 +39,13 @@ if [ "${1:-}" = --copy ]; then
   cargo build --release --package sandling-cli
   target/release/sandling template build base
   exec python3 bench/copy.py --sandling target/release/sandling --templates "$templates" "$@"
+fi
+if [ "${1:-}" = --emulation ]; then
+  shift
+  install_packages "${EMULATION_BENCH_PACKAGES[@]}"
+  cargo build --release --package sandling-cli
+  target/release/sandling template build agent
+  exec python3 bench/emulation --templates "$templates" "$@"
 fi
 built=(base code-interpreter)
 if [ "${1:-}" = --agent-day ]; then

@@ -11,6 +11,7 @@ DASHBOARD_TEST_PACKAGES=(chromium)
 # For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
 AGENT_DAY_PACKAGES=(podman git gcc make python3-pip python3-pytest)
+EMULATION_BENCH_PACKAGES=(busybox-static binutils linux-perf)
 IMAGES_BENCH_PACKAGES=(podman runc docker-registry skopeo)
 
 as_root() {

@@ -34,7 +34,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
 }
 
 /// A session that has written this much memory and keeps writing to it.
-async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> anyhow::Result<Arc<Sandbox>> {
+pub async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> anyhow::Result<Arc<Sandbox>> {
     let sandbox = engine.create(CreateSpec { memory_mib: Some(memory_mib), ..spec("base") }).await?;
     let context = ContextSpec {
         id: CONTEXT.to_owned(),
@@ -49,7 +49,7 @@ async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> any
 }
 
 /// Writes to every page, so that the last save covers none of them.
-async fn write_again(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
+pub async fn write_again(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
     cell(sandbox, "written[::4096] = random.randbytes(len(written) // 4096)").await
 }
 
@@ -63,13 +63,13 @@ async fn cell(sandbox: &Arc<Sandbox>, code: &str) -> anyhow::Result<()> {
     }
 }
 
-async fn answers(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
+pub async fn answers(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
     let program = Program::Argv(vec!["/bin/true".to_owned()]);
     ensure!(sandbox.run(RunSpec::new(program))?.collect().await?.exit.code == 0, "/bin/true failed");
     Ok(())
 }
 
-async fn fork(engine: &Arc<Engine>, parent: &Arc<Sandbox>, children: usize) -> anyhow::Result<Vec<Fork>> {
+pub async fn fork(engine: &Arc<Engine>, parent: &Arc<Sandbox>, children: usize) -> anyhow::Result<Vec<Fork>> {
     let forks = engine.fork(parent, ForkSpec { children, ..ForkSpec::default() }).await?;
     let answering =
         forks.iter().map(|fork| fork.sandbox.clone()).map(|child| tokio::spawn(async move { answers(&child).await }));
@@ -79,7 +79,7 @@ async fn fork(engine: &Arc<Engine>, parent: &Arc<Sandbox>, children: usize) -> a
     Ok(forks)
 }
 
-async fn end(forks: Vec<Fork>) -> anyhow::Result<()> {
+pub async fn end(forks: Vec<Fork>) -> anyhow::Result<()> {
     for fork in forks {
         fork.sandbox.end(EndReason::Requested).await?;
     }

@@ -4,16 +4,23 @@
 mod agent_day;
 mod contenders;
 mod endurance;
+#[path = "load/footprint.rs"]
+mod footprint;
 mod forks;
+mod growth;
+mod host_side;
 mod plot;
 mod profile;
 mod report;
+mod steps;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
 use sandling_engine::{Engine, EngineConfig, Home, Standbys};
+use tempfile::TempDir;
 
 use report::Report;
 
@@ -44,6 +51,15 @@ struct Options {
     /// `agent_day.svg`
     #[arg(long)]
     agent_day: bool,
+    /// Only measure the steps of a cold restore until the guest's first instruction; written to `host_side.json`
+    #[arg(long)]
+    host_side: bool,
+    /// Only the endurance part; written to `density.json` and `density.svg`
+    #[arg(long)]
+    density: bool,
+    /// Only measure how cost grows with sizes and numbers; written to `growth.json` and `growth-*.svg`
+    #[arg(long)]
+    growth: bool,
     /// The template for --agent-day
     #[arg(long, default_value = "agent")]
     template: String,
@@ -66,10 +82,19 @@ async fn main() -> anyhow::Result<()> {
         print!("{}", day.table());
         return Ok(());
     }
+    if options.growth {
+        return growth::measure(&options).await;
+    }
     let mut report = Report::new();
     let name = if options.forks {
         forks::measure(&options, &mut report).await?;
         "forks"
+    } else if options.host_side {
+        host_side::measure(&options, &mut report).await?;
+        "host_side"
+    } else if options.density {
+        endurance::measure(&options, &mut report).await?;
+        "density"
     } else {
         contenders::measure(&options, &mut report).await?;
         endurance::measure(&options, &mut report).await?;
@@ -83,12 +108,17 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// An engine with its own home and this many standbys per template.
-async fn engine(options: &Options, standbys: usize) -> anyhow::Result<(std::sync::Arc<Engine>, tempfile::TempDir)> {
+async fn engine(options: &Options, standbys: usize) -> anyhow::Result<(Arc<Engine>, TempDir)> {
+    let (config, dir) = config(options)?;
+    let config = EngineConfig { standbys: Standbys::Fixed(standbys), ..config };
+    Ok((Engine::open(config).await.context("the engine did not open")?, dir))
+}
+
+/// The configuration of an engine with its own home.
+fn config(options: &Options) -> anyhow::Result<(EngineConfig, TempDir)> {
     let dir = tempfile::tempdir()?;
     let templates = std::path::absolute(&options.templates)?;
     let home = Home::new(dir.path().to_owned()).with_templates(templates);
     let launcher = std::path::absolute(&options.sandling)?;
-    let standbys = Standbys::Fixed(standbys);
-    let config = EngineConfig { standbys, launcher, ..EngineConfig::new(home)? };
-    Ok((Engine::open(config).await.context("the engine did not open")?, dir))
+    Ok((EngineConfig { launcher, ..EngineConfig::new(home)? }, dir))
 }

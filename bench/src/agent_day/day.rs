@@ -10,7 +10,7 @@ use anyhow::ensure;
 use sandling_engine::Engine;
 use serde::Serialize;
 
-use super::commands::{COMMANDS, SETUP};
+use super::commands::{SETUP, commands};
 use super::places::Place;
 use super::plot;
 use crate::report::Report;
@@ -76,7 +76,7 @@ pub struct Day {
     load_averages: Vec<f64>,
     /// Places that could not be measured, and why.
     missing: BTreeMap<&'static str, String>,
-    commands: Vec<&'static str>,
+    pub(super) commands: Vec<&'static str>,
     samples: Vec<Sample>,
     ratios: Vec<Ratio>,
 }
@@ -91,7 +91,7 @@ pub async fn measure(options: &Options) -> anyhow::Result<Day> {
         rounds: options.rounds,
         load_averages: Vec::new(),
         missing: BTreeMap::new(),
-        commands: COMMANDS.to_vec(),
+        commands: commands(),
         samples: Vec::new(),
         ratios: Vec::new(),
     };
@@ -130,7 +130,7 @@ impl Day {
             ensure!(place.run(".", SETUP).await?.succeeded, "{name}: the project could not be made");
         }
         for phases in [Phase::FRESH, Phase::USED] {
-            for (command, line) in COMMANDS.iter().enumerate() {
+            for (command, line) in self.commands.clone().into_iter().enumerate() {
                 for phase in phases {
                     for (name, place) in &mut places {
                         let ran = place.run(PROJECT, line).await?;
@@ -158,7 +158,7 @@ impl Day {
         let places: BTreeSet<_> = self.samples.iter().map(|sample| sample.place).collect();
         for place in places {
             for phase in Phase::ALL {
-                let pairs = (0..COMMANDS.len()).filter_map(|command| {
+                let pairs = (0..self.commands.len()).filter_map(|command| {
                     Some((self.time(command, place, phase)?, self.time(command, "host", phase)?))
                 });
                 let pairs: Vec<(f64, f64)> = pairs.collect();

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 
-use super::commands::COMMANDS;
 use super::day::{Day, Phase};
 
 const LEFT: f64 = 380.0;
@@ -17,7 +16,7 @@ const MOST: f64 = 100.0;
 const MARKS: [f64; 7] = [0.1, 0.5, 1.0, 2.0, 6.0, 20.0, 100.0];
 
 pub fn svg(day: &Day) -> String {
-    let height = TOP + ROW * (COMMANDS.len() as f64 + 2.0);
+    let height = TOP + ROW * (day.commands.len() as f64 + 2.0);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
@@ -35,7 +34,7 @@ pub fn svg(day: &Day) -> String {
             height - 6.0
         );
     }
-    for (command, line) in COMMANDS.iter().enumerate() {
+    for (command, line) in day.commands.iter().enumerate() {
         let y = TOP + ROW * (command as f64 + 0.5);
         let label: String = line.chars().take(LONGEST_LABEL).collect();
         let label = label.replace('&', "&amp;").replace('<', "&lt;");

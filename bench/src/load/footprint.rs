@@ -1,4 +1,4 @@
-//! What an idle server uses of its host.
+//! What an idle server, or another process with an engine, uses of its host.
 
 use std::fs;
 use std::path::Path;
@@ -36,11 +36,11 @@ impl Footprint {
     }
 
     pub fn report(&self, when: &str, report: &mut Report) {
-        report.count(&format!("server {when} the load: processes below it"), self.processes);
-        report.count(&format!("server {when} the load: directories of machines"), self.directories);
-        report.count(&format!("server {when} the load: files in its home"), self.files);
-        report.count(&format!("server {when} the load: descriptors"), self.descriptors);
-        report.count(&format!("server {when} the load: KiB of its own memory"), self.memory_kib);
+        report.count(&format!("{when}: processes below it"), self.processes);
+        report.count(&format!("{when}: directories of machines"), self.directories);
+        report.count(&format!("{when}: files in its home"), self.files);
+        report.count(&format!("{when}: descriptors"), self.descriptors);
+        report.count(&format!("{when}: KiB of its own memory"), self.memory_kib);
     }
 
     /// A description of what has grown.
