@@ -111,7 +111,6 @@ machines() {
 }
 code() {
   part "dependencies" scripts/deny.sh &&
-    part "the manifest for Kubernetes" scripts/kubernetes.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "R and Java" python3 -m unittest discover --quiet --start-directory crates/api/src/e2b/interpreter/bridge &&
     part "unit and integration tests" linting_cargo test --workspace --quiet --lib --bins --test '[!v]*' &&
