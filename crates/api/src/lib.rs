@@ -36,6 +36,7 @@ mod native;
 mod pandastack;
 mod passed_on;
 mod peer;
+mod piped;
 mod prelude;
 mod preview;
 mod range;
