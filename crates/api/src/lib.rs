@@ -37,6 +37,7 @@ mod native;
 mod pandastack;
 mod passed_on;
 mod peer;
+mod piped;
 mod prelude;
 mod preview;
 mod range;

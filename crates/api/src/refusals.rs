@@ -33,6 +33,7 @@ impl From<Refused> for ApiError {
             Refused::NotReadyYet => Self::conflict("sandbox_not_ready", refused.to_string()),
             Refused::Paused => Self::conflict("sandbox_paused", refused.to_string()),
             Refused::Hibernated => Self::conflict("sandbox_hibernated", refused.to_string()),
+            Refused::NotHibernated => Self::conflict("sandbox_not_hibernated", refused.to_string()),
             Refused::DiskFull => no_space(refused.to_string()),
             Refused::Unreadable => Self::conflict("sandbox_unreadable", refused.to_string()),
             Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
@@ -291,7 +292,9 @@ impl From<ImportError> for ApiError {
         let message = error.to_string();
         match error {
             ImportError::NotOne | ImportError::Damaged(_) => Self::bad_request(message),
-            ImportError::OtherHost { .. } | ImportError::OtherVersion => Self::conflict("other_host", message),
+            ImportError::OtherHost { .. } | ImportError::OtherVersion | ImportError::NoImage { .. } => {
+                Self::conflict("other_host", message)
+            }
             ImportError::Clash => Self::conflict("already_exists", message),
             ImportError::NoSpace { .. } => no_space(message),
             ImportError::Io(source) if is_full(&source) => no_space("the server's disk is full"),

@@ -28,13 +28,14 @@ mod snapshot;
 pub mod store;
 mod task;
 mod trace;
+mod transit;
 mod volume;
 
 pub use config::EngineConfig;
 pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{
-    CreateSpec, Engine, Evictable, EvictableKind, Fork, ForkError, ForkSpec, OpenError, PreparedCreate, Receipt,
-    Rewound, check_tagged,
+    Arrived, Consignment, CreateSpec, Engine, Evictable, EvictableKind, Fork, ForkError, ForkSpec, MoveError, MovePlan,
+    OpenError, PreparedCreate, Receipt, Rewound, Tied, check_tagged, tied,
 };
 pub use events::Events;
 pub use fair_slots::{FairSlots, Slot};
@@ -60,7 +61,9 @@ pub use sandbox::{
     Watch,
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
-pub use snapshot::{ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots};
+pub use snapshot::{
+    CargoError, ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots,
+};
 pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
 pub use trace::TRACE_TARGET;
 pub use volume::{VolumeError, VolumeSpec, VolumeView, Volumes};

@@ -44,6 +44,8 @@ pub enum Refused {
     Paused,
     #[error("the sandbox hibernates; wake it first")]
     Hibernated,
+    #[error("the sandbox does not hibernate; only a hibernated one can move")]
+    NotHibernated,
     #[error("the host's disk is full; the sandbox stands still until there is room again")]
     DiskFull,
     #[error("the sandbox has ended")]

@@ -13,6 +13,7 @@ mod host;
 mod join_pass;
 mod ledger;
 mod membership;
+mod moves;
 mod node;
 pub mod own_etcd;
 mod permits;
@@ -31,11 +32,12 @@ pub use ledger::{
     Page, Record, Revision, SqliteLedger, Transaction, Write,
 };
 pub use membership::{LeaseSettings, Membership, NoMembersYet};
+pub use moves::{MovedRecord, Moves, NotReadYet, Taken, Whereabouts};
 pub use node::{Node, Settings, end_drain, start_drain};
 pub use placement::Member;
 pub use records::{
-    HeldRecord, MACHINES, NODES, NodeRecord, QuotaRecord, SANDBOXES, SandboxRecord, SandboxState, encode, node_tag,
-    quota_key, sandbox_key,
+    DrainLeft, DrainProgress, DrainRecord, HeldRecord, MACHINES, NODES, NodeRecord, QuotaRecord, SANDBOXES,
+    SandboxRecord, SandboxState, drain_progress_key, encode, node_tag, quota_key, sandbox_key,
 };
 pub use removal::{is_removed, name_in_use, remove};
 pub use shared::SharedRecords;

@@ -10,7 +10,8 @@ use crate::follow::{Update, follow};
 use crate::ledger::{Change, Expect, LeaseId, Ledger, LedgerError, Outcome, Record, Transaction, Write};
 use crate::placement::{Member, NodeTable};
 use crate::records::{
-    MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key, encode, machine_key, node_key, removed_key,
+    DrainProgress, DrainRecord, MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key, drain_progress_key,
+    encode, machine_key, node_key, removed_key,
 };
 
 #[derive(Debug, Clone)]
@@ -49,7 +50,8 @@ struct State {
     table: NodeTable,
     /// Fingerprints of the machines that are excluded. `None` before they are read.
     removed: Option<HashSet<String>>,
-    draining: bool,
+    /// What an operator wants, while the node drains.
+    drain: Option<DrainRecord>,
     /// Why the node is not a member now, as the log has it.
     problem: Option<String>,
 }
@@ -161,16 +163,16 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
             let end_epoch = Transaction::default().when(&key, Expect::Modified(found.modified));
             self.ledger.commit(end_epoch.then(Write::Delete { key: key.clone() })).await?;
         }
-        let draining = self.ledger.get(&drain_key(&self.name)).await?.is_some();
+        let drain = self.wanted_drain().await?;
         let sent = self.clock.now();
         let lease = self.ledger.grant(self.settings.ttl).await?;
-        let put = Write::Put { key: key.clone(), value: self.record(draining), lease: Some(lease) };
+        let put = Write::Put { key: key.clone(), value: self.record(drain.is_some()), lease: Some(lease) };
         let begin = self.own_name(machine, Transaction::default().when(&key, Expect::Absent).then(put));
         let Outcome::Committed(epoch) = self.ledger.commit(begin).await? else { return Ok(Registration::NameTaken) };
         let me = Identity { node: self.name.clone(), epoch };
         let write_until = sent + self.settings.write_within;
         let mut state = self.state();
-        state.draining = draining;
+        state.drain = drain;
         state.standing = Some(Standing { me: me.clone(), lease, write_until, ready: false });
         Ok(Registration::Begun(me))
     }
@@ -268,19 +270,45 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
 
     /// Shows in the node's record what the operator wants.
     pub(crate) async fn follow_drain(&self, me: &Identity) -> Result<(), LedgerError> {
-        let wanted = self.ledger.get(&drain_key(&self.name)).await?.is_some();
-        let lease: Option<LeaseId> = self.state().standing.as_ref().map(|standing| standing.lease);
-        if wanted != self.is_draining() {
-            let put = Write::Put { key: node_key(&self.name), value: self.record(wanted), lease };
-            if let Outcome::Committed(_) = self.ledger.commit(me.fence(Transaction::default().then(put))).await? {
-                self.state().draining = wanted;
-            }
+        let wanted = self.wanted_drain().await?;
+        if wanted.is_some() == self.is_draining() {
+            self.state().drain = wanted;
+            return Ok(());
+        }
+        let put = Write::Put { key: node_key(&self.name), value: self.record(wanted.is_some()), lease: self.lease() };
+        if let Outcome::Committed(_) = self.ledger.commit(me.fence(Transaction::default().then(put))).await? {
+            self.state().drain = wanted;
         }
         Ok(())
     }
 
+    async fn wanted_drain(&self) -> Result<Option<DrainRecord>, LedgerError> {
+        let found = self.ledger.get(&drain_key(&self.name)).await?;
+        Ok(found.map(|found| decode(&found).unwrap_or_default()))
+    }
+
+    fn lease(&self) -> Option<LeaseId> {
+        self.state().standing.as_ref().map(|standing| standing.lease)
+    }
+
     pub fn is_draining(&self) -> bool {
-        self.state().draining
+        self.drain().is_some()
+    }
+
+    /// What an operator wants of this node's drain. `None` if it does not drain.
+    pub fn drain(&self) -> Option<DrainRecord> {
+        self.state().drain.clone()
+    }
+
+    /// Shows how far this node's drain is, until the node has lost its lease.
+    pub async fn show_drain(&self, progress: Option<&DrainProgress>) -> Result<(), LedgerError> {
+        let Some(me) = self.writer() else { return Ok(()) };
+        let key = drain_progress_key(&self.name);
+        let write = match progress {
+            Some(progress) => Write::Put { key, value: encode(progress), lease: self.lease() },
+            None => Write::Delete { key },
+        };
+        self.ledger.commit(me.fence(Transaction::default().then(write))).await.map(drop)
     }
 
     /// The members as this node last saw them, by name.

@@ -17,6 +17,8 @@ pub const MACHINES: &str = "machine/";
 /// Machines that are excluded, by their fingerprints.
 pub const REMOVED: &str = "removed/";
 pub const SANDBOXES: &str = "sb/";
+/// Where sandboxes are that have moved.
+pub const MOVED: &str = "moved/";
 
 pub fn node_key(node: &str) -> String {
     format!("{NODES}{node}")
@@ -54,6 +56,15 @@ pub fn quota_key(workspace: &str) -> String {
 /// Present while an operator wants the node drained. It has no lease: a drain outlives the node's restarts.
 pub fn drain_key(node: &str) -> String {
     format!("drain/{node}")
+}
+
+pub fn moved_key(sandbox: &str) -> String {
+    format!("{MOVED}{sandbox}")
+}
+
+/// How far the drain of a node is. It has the node's lease.
+pub fn drain_progress_key(node: &str) -> String {
+    format!("drain-progress/{node}")
 }
 
 /// All permits of one node have one prefix, so that another node can return them after its death.
@@ -94,6 +105,51 @@ pub struct RemovedRecord {
     pub node: String,
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// `drain/<node>`: what an operator wants of a drain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrainRecord {
+    /// The node only gets no new sandboxes.
+    #[serde(default)]
+    pub keeps_sandboxes: bool,
+    /// How long a sandbox that is in use may stay in use before it is moved nevertheless.
+    #[serde(default = "usual_wait")]
+    pub wait_seconds: u64,
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+impl Default for DrainRecord {
+    fn default() -> Self {
+        Self { keeps_sandboxes: false, wait_seconds: usual_wait(), unknown: Unknown::new() }
+    }
+}
+
+fn usual_wait() -> u64 {
+    300
+}
+
+/// `drain-progress/<node>`: what the draining node says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DrainProgress {
+    /// Sandboxes and snapshots that have moved since this drain began.
+    pub moved: u32,
+    /// What is still on the node, and why.
+    pub left: Vec<DrainLeft>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// Sandboxes or snapshots that are on a draining node for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DrainLeft {
+    /// `sandbox` or `snapshot`.
+    pub what: String,
+    pub why: String,
+    pub count: u32,
+    /// Whether they move later without anybody's help.
+    pub moves_later: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,12 +4,15 @@
 //! follow the marks and refuse connections of marked machines.
 
 use crate::ledger::{Expect, Ledger, LedgerError, Outcome, Transaction, Write};
+use crate::moves::MovedRecord;
 use crate::records::{
-    MACHINES, MachineRecord, RemovedRecord, decode, drain_key, encode, machine_key, node_key, node_tag, removed_key,
+    MACHINES, MOVED, MachineRecord, RemovedRecord, decode, drain_key, encode, machine_key, node_key, node_tag,
+    removed_key,
 };
 
 /// A fleet has fewer machines than this.
 const MOST_MACHINES: usize = 10_000;
+const PAGE: usize = 1000;
 
 /// Removes the machine with this name, whether it is up or not. False if no machine has the name.
 pub async fn remove<L: Ledger>(ledger: &L, node: &str) -> Result<bool, LedgerError> {
@@ -25,7 +28,27 @@ pub async fn remove<L: Ledger>(ledger: &L, node: &str) -> Result<bool, LedgerErr
             removal = removal.then(Write::Delete { key });
         }
         if let Outcome::Committed(_) = ledger.commit(removal).await? {
+            forget_moved(ledger, node).await;
             return Ok(true);
+        }
+    }
+}
+
+/// Sandboxes that have moved to the removed node are no longer the fleet's. If this fails, their records stay.
+async fn forget_moved<L: Ledger>(ledger: &L, node: &str) {
+    let mut after: Option<String> = None;
+    while let Ok(page) = ledger.list(MOVED, after.as_deref(), PAGE).await {
+        for record in &page.records {
+            let is_there = decode::<MovedRecord>(record).is_ok_and(|moved| moved.node == node);
+            let unchanged = Transaction::default().when(&*record.key, Expect::Modified(record.modified));
+            let key = record.key.to_string();
+            if is_there && ledger.commit(unchanged.then(Write::Delete { key })).await.is_err() {
+                return;
+            }
+        }
+        match page.records.last() {
+            Some(last) if page.records.len() == PAGE => after = Some(last.key.to_string()),
+            _ => return,
         }
     }
 }

@@ -48,7 +48,9 @@ impl DerivedTokens {
         let origin = self.tokens.origin(prefix).ok()?;
         let signature = unhex(signature)?;
         let valid = expires.is_none_or(|expires| Timestamp::now().as_second() < expires);
-        let fits = |purpose: &str| self.signed(&origin, purpose, expires).verify_slice(&signature).is_ok();
+        let fits = |purpose: &str| {
+            self.key.macs(&signed_text(&origin, purpose, expires)).any(|mac| mac.verify_slice(&signature).is_ok())
+        };
         let (found, _) = purposes.into_iter().find(|(_, purpose)| valid && fits(purpose))?;
         Some((found, origin.principal))
     }
@@ -63,26 +65,29 @@ impl DerivedTokens {
     /// All tokens for this purpose that work now and come from a token of the workspace that may run code. A client signs
     /// URLs with such a token without naming it.
     pub fn candidates(&self, workspace: &WorkspaceName, purpose: &str) -> Vec<String> {
-        self.tokens.runners(workspace).iter().map(|origin| self.text(origin, purpose, None)).collect()
+        self.tokens.runners(workspace).iter().flat_map(|origin| self.texts(origin, purpose, None)).collect()
     }
 
     fn issue_text(&self, origin: &Principal, purpose: &str, expires: Option<i64>) -> String {
         let origin = self.tokens.origin(&origin.token_prefix);
-        origin.map(|origin| self.text(&origin, purpose, expires)).unwrap_or_default()
+        origin.ok().and_then(|origin| self.texts(&origin, purpose, expires).next()).unwrap_or_default()
     }
 
-    fn text(&self, origin: &Origin, purpose: &str, expires: Option<i64>) -> String {
-        let signature = self.signed(origin, purpose, expires).finalize().into_bytes();
-        let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
-        let expires = expires.map(|seconds| format!(".{seconds}")).unwrap_or_default();
-        format!("{}{expires}.{signature}", origin.principal.token_prefix)
+    /// The token as each key signs it, the own one first.
+    fn texts(&self, origin: &Origin, purpose: &str, expires: Option<i64>) -> impl Iterator<Item = String> + use<> {
+        let prefix = origin.principal.token_prefix.clone();
+        self.key.macs(&signed_text(origin, purpose, expires)).map(move |mac| {
+            let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            let expires = expires.map(|seconds| format!(".{seconds}")).unwrap_or_default();
+            format!("{prefix}{expires}.{signature}")
+        })
     }
+}
 
-    /// The origin's hash is part of what is signed: another secret under the same prefix is another origin.
-    fn signed(&self, origin: &Origin, purpose: &str, expires: Option<i64>) -> impl Mac {
-        let expires = expires.map(|seconds| seconds.to_string()).unwrap_or_default();
-        self.key.mac(&format!("{}:{}:{expires}:{purpose}", origin.principal.token_prefix, origin.hash.to_hex()))
-    }
+/// The origin's hash is part of what is signed: another secret under the same prefix is another origin.
+fn signed_text(origin: &Origin, purpose: &str, expires: Option<i64>) -> String {
+    let expires = expires.map(|seconds| seconds.to_string()).unwrap_or_default();
+    format!("{}:{}:{expires}:{purpose}", origin.principal.token_prefix, origin.hash.to_hex())
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -115,6 +120,20 @@ mod tests {
         assert!(token.starts_with(&origin.token_prefix));
         assert_eq!(derived.check(&token, "access:1"), Some(origin));
         assert_eq!(derived.check(&token, "access:2"), None);
+    }
+
+    #[test]
+    fn a_token_of_another_node_works_once_its_key_is_trusted() {
+        let fixture = Fixture::new();
+        let (theirs, origin) = (derived(&fixture), origin(&fixture, Scope::Run));
+        let ours = DerivedTokens::new(SigningKey::new([8; 32]), fixture.tokens.clone());
+        let token = theirs.issue(&origin, "access:1");
+        assert_eq!(ours.check(&token, "access:1"), None);
+        ours.key.trust([7; 32]);
+        assert_eq!(ours.check(&token, "access:1").as_ref(), Some(&origin));
+        assert_eq!(ours.check(&token, "access:2"), None);
+        assert!(ours.candidates(&WorkspaceName::default(), "access:1").contains(&token));
+        assert_ne!(ours.issue(&origin, "access:1"), token, "it signs with its own");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod agent_runs;
 mod audit;
 mod builds;
 mod cache;
+mod carried;
 mod create_limiter;
 mod decoder;
 mod derived_tokens;
@@ -60,6 +61,7 @@ pub use builds::{
     UploadError, check_hash, parse_dockerfile, split_requirements,
 };
 pub use cache::Freed;
+pub use carried::{CarriedError, CarriedService};
 pub use create_limiter::{Busy, CreateLimiter};
 pub use decoder::Decoder;
 pub use derived_tokens::DerivedTokens;

@@ -77,6 +77,7 @@ pub struct Service {
     pub derived_tokens: DerivedTokens,
     pub idempotency: Idempotency,
     pub audit: AuditLog,
+    pub(crate) store: Arc<Store>,
 }
 
 impl Service {
@@ -113,7 +114,8 @@ impl Service {
             derived_tokens: DerivedTokens::new(previews.key(), tokens.clone()),
             previews,
             idempotency: Idempotency::open(store.clone(), owner.clone())?,
-            audit: AuditLog::open(store, owner, settings.audit)?,
+            audit: AuditLog::open(store.clone(), owner, settings.audit)?,
+            store,
             tokens,
             request_limiter: Arc::new(RequestLimiter::new(admission.clone())),
             admission,

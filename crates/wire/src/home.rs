@@ -122,6 +122,11 @@ impl Home {
         self.root.join("fleet")
     }
 
+    /// One file per sandbox that is on its way to or from another node of the fleet.
+    pub fn moves(&self) -> PathBuf {
+        self.root.join("moves")
+    }
+
     pub fn store(&self) -> PathBuf {
         self.root.join("sandling.db")
     }

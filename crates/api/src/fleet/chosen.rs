@@ -8,19 +8,17 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use sandling_fleet::{is_assigned, release};
 use sandling_service::{IdempotencyKey, KeyRefused, WorkspaceName};
 
+use super::here::{Here, Opened, Opening};
 use super::member::Fleet;
 use super::place::{Wanted, key, refused};
 use crate::app::App;
-use crate::auth::presented;
 use crate::error::ApiError;
-use crate::extract;
 
 /// In a response between nodes: the sandbox was not created, and another node may create it.
 pub(super) const DECLINED: HeaderName = HeaderName::from_static("sandling-create-declined");
@@ -29,26 +27,17 @@ const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A create that this node was chosen for. If it refuses for lack of resources, it gives up the request's key and marks the
 /// response, so that another node can be tried.
-pub(super) async fn create<F>(
-    fleet: &Fleet,
-    app: &App,
-    request: Request,
-    here: impl Fn(Request) -> F,
-) -> Result<Response, ApiError>
-where
-    F: Future<Output = Response>,
-{
-    let (parts, body) = request.into_parts();
-    let principal = app.service.tokens.authenticate(&presented(&parts));
-    let body = extract::read(body).await?;
-    let is_local = Wanted::read(&body).is_local();
-    let key = key(&parts);
-    let request = Request::from_parts(parts, Body::from(body));
-    let (Ok(principal), Some(key)) = (principal, key) else {
-        let response = here(request).await;
+pub(super) async fn create(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+    let opened = match Opened::read(app, request).await? {
+        Opening::Opened(opened) => opened,
+        Opening::NoToken(request) => return Ok(here.answer(request).await),
+    };
+    let is_local = Wanted::read(&opened.body).is_local();
+    let Some(key) = key(&opened.parts) else {
+        let response = here.answer(opened.request()).await;
         return Ok(if lacks_resources(&response) { declined(response) } else { response });
     };
-    let Some(turn) = fleet.creates.begin(principal.workspace.as_str(), &key) else {
+    let Some(turn) = fleet.creates.begin(opened.principal.workspace.as_str(), &key) else {
         return Err(KeyRefused::InProgress { object: None }.into());
     };
     let assigned = is_assigned(&fleet.membership, &turn.workspace, &turn.key).await;
@@ -56,8 +45,8 @@ where
         let refusal = refused("the idempotency key has another node now");
         return Ok(declined(refusal.render(&sandling_service::random::hex::<8>())));
     }
-    let response = here(request).await;
-    let may_go = lacks_resources(&response) && !is_local && had_no_effect(app, &principal.workspace, &turn.key);
+    let response = here.answer(opened.request()).await;
+    let may_go = lacks_resources(&response) && !is_local && had_no_effect(app, &opened.principal.workspace, &turn.key);
     let is_given_up = may_go && turn.give_up(app).await;
     Ok(if is_given_up { declined(response) } else { response })
 }

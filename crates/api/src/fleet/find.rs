@@ -1,5 +1,6 @@
 //! Finds the node that has something by its name. Only the ids of sandboxes tell the node, so all nodes are asked.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,13 +85,20 @@ impl Sought {
         Self { workspace: workspace.to_owned(), kind: Kind::Volume, name: name.to_owned() }
     }
 
-    /// What a client's request names and this node does not have. `None` if this node answers the request.
-    pub(super) fn missing_here(app: &App, parts: &Parts) -> Option<Self> {
+    /// What a request names. `None` if it names nothing, or has no valid token: then this node answers it.
+    pub(super) fn of(app: &App, parts: &Parts) -> Option<Self> {
         let (kind, name) = named(&parts.method, parts.uri.path())?;
-        // A client without a valid token learns that from this node.
         let workspace = app.service.tokens.authenticate(&presented(parts)).ok()?.workspace.to_string();
-        let sought = Self { workspace, kind, name };
-        sought.here(app).is_none().then_some(sought)
+        Some(Self { workspace, kind, name })
+    }
+
+    pub(super) fn is_here(&self, app: &App) -> bool {
+        self.here(app).is_some()
+    }
+
+    /// The sandbox of this node that it is.
+    pub(super) fn sandbox_here(&self, app: &App) -> Option<SandboxId> {
+        SandboxId::parse(&self.here(app).filter(|_| self.kind == Kind::Sandbox)?)
     }
 
     /// Its id, if this node has it.
@@ -122,6 +130,9 @@ impl Sought {
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
         let Found { mut at, silent } = self.elsewhere(fleet, app).await;
+        // A snapshot or a sandbox that moves is on two nodes for a moment.
+        let mut ids = BTreeSet::new();
+        at.retain(|(_, id)| self.kind == Kind::Template || ids.insert(id.clone()));
         // Templates of one name are taken for the same.
         if self.kind != Kind::Template && at.len() > 1 {
             let kind = self.kind.as_str();

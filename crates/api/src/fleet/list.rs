@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use sandling_fleet::Member;
 use serde_json::{Value, json};
 
+use super::here::Here;
 use super::member::Fleet;
 use crate::app::App;
 use crate::auth::query_value;
@@ -29,10 +30,7 @@ const WRAPPED: &str = "snapshots";
 /// Names the nodes that did not answer.
 const PARTIAL: HeaderName = HeaderName::from_static("sandling-partial");
 
-pub(super) async fn list<F>(fleet: &Fleet, app: &App, request: Request, here: impl Fn(Request) -> F) -> Response
-where
-    F: Future<Output = Response>,
-{
+pub(super) async fn list(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Response {
     let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
     let mut lists = match gather(fleet, app, request, here).await {
         Ok(lists) => lists,
@@ -55,15 +53,7 @@ pub(super) fn is_of_nodes(path: &str) -> bool {
 }
 
 /// A list of things that stay on their node, which each of them names.
-pub(super) async fn list_of_nodes<F>(
-    fleet: &Fleet,
-    app: &App,
-    request: Request,
-    here: impl Fn(Request) -> F,
-) -> Response
-where
-    F: Future<Output = Response>,
-{
+pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Response {
     let path = request.uri().path().to_owned();
     let mut lists = match gather(fleet, app, request, here).await {
         Ok(lists) => lists,
@@ -79,6 +69,8 @@ where
     match &*path {
         SNAPSHOTS => {
             all.sort_by_cached_key(|item| Reverse(position(item)));
+            // One that moves is on two nodes for a moment.
+            all.dedup_by_key(|item| position(item));
             lists.respond(&json!({ WRAPPED: all }))
         }
         _ => {
@@ -97,17 +89,9 @@ pub(super) struct Lists {
 }
 
 /// Asks all nodes the same. The error is this node's refusal: others are not asked for a client that this node does not know.
-pub(super) async fn gather<F>(
-    fleet: &Fleet,
-    app: &App,
-    request: Request,
-    here: impl Fn(Request) -> F,
-) -> Result<Lists, Response>
-where
-    F: Future<Output = Response>,
-{
+pub(super) async fn gather(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Result<Lists, Response> {
     let asks: Vec<_> = fleet.others().into_iter().map(|member| (copy(&request), member)).collect();
-    let own = here(request).await;
+    let own = here.answer(request).await;
     if own.status() != StatusCode::OK {
         return Err(own);
     }
@@ -189,6 +173,8 @@ impl Page {
         } else {
             self.items.sort_by_cached_key(|item| Reverse(position(item)));
         }
+        // A sandbox that moves is on two nodes for a moment.
+        self.items.dedup_by_key(|item| position(item));
         if path != PAGED {
             return None;
         }
@@ -246,6 +232,10 @@ mod tests {
         let mut native = merged();
         assert_eq!(native.arrange("/v1/sandboxes", Some("limit=1")), None);
         assert_eq!(ids(&native), IDS);
+        let mut moving = merged();
+        moving.add(page(&theirs, false));
+        moving.arrange("/v1/sandboxes", None);
+        assert_eq!(ids(&moving), IDS, "each once");
         // A node that has more makes the whole list continue.
         let mut all = page(&theirs, true);
         assert_eq!(all.arrange(PAGED, None).unwrap(), second);

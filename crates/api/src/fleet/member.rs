@@ -1,21 +1,23 @@
-//! This server's place in its fleet, and which node answers a request.
+//! This server's place in its fleet, and what happens to a request.
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use sandling_engine::Engine;
-use sandling_fleet::{BootClock, LeaseSettings, Member, NodeRecord, SharedRecords, node_tag};
+use sandling_fleet::{BootClock, LeaseSettings, Member, Moves, NodeRecord, SharedRecords};
 use sandling_wire::Home;
 use tokio_rustls::TlsConnector;
 
 use super::chosen::KeyedCreates;
 use super::connections::Connections;
 use super::find::Sought;
+use super::here::{Answering, Here};
+use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{accounts, chosen, engine, find, health, join, list, named, place, templates, volumes};
+use super::{accounts, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -37,13 +39,22 @@ pub struct Fleet {
     pub(super) connections: Connections,
     pub(super) creates: KeyedCreates,
     pub(super) shared: SharedRecords,
+    /// Which sandboxes have moved.
+    pub(super) moves: Moves,
+    pub(super) gate: Gate,
+    pub(super) undecided: Arrivals,
+    /// Moves that were under way when this process started.
+    pub(super) cut_off: Mutex<Vec<CutOff>>,
     tls: Tls,
 }
 
 impl Fleet {
     pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
         let (tls, connector) = settings.tls(home)?;
-        let shared = SharedRecords::new(join::read(&LocalCertificate::at(&home.fleet()).authority_key())?.as_bytes());
+        let secret = join::read(&LocalCertificate::at(&home.fleet()).authority_key())?;
+        let (shared, moves) = (SharedRecords::new(secret.as_bytes()), Moves::new(secret.as_bytes()));
+        let gate = Gate::default();
+        let cut_off = Mutex::new(moves::cut_off(engine, &gate));
         let hardware = engine.probe().accelerator.to_string();
         let about = NodeRecord {
             fingerprint: settings.fingerprint.clone(),
@@ -64,6 +75,10 @@ impl Fleet {
             connections: Connections::default(),
             creates: KeyedCreates::default(),
             shared,
+            moves,
+            gate,
+            undecided: Arrivals::default(),
+            cut_off,
             tls,
         }))
     }
@@ -89,87 +104,106 @@ impl Fleet {
         if self.settings.runs_engine {
             engine::wait_until_ready(self.membership.ledger()).await;
         }
-        tokio::join!(self.membership.keep(), self.share_accounts(app));
+        let moved = self.moves.follow(&self.membership, || ());
+        let recover = self.recover_moves(app);
+        let moves = async { tokio::join!(recover, self.drain(app), self.decide_arrivals(app), self.forget_ended(app)) };
+        tokio::join!(self.membership.keep(), self.share_accounts(app), moved, moves);
     }
 
-    pub(crate) async fn answer<F>(&self, app: &App, request: Request, answer_here: impl Fn(Request) -> F) -> Response
+    pub(crate) async fn answer<F>(
+        &self,
+        app: &App,
+        request: Request,
+        answer_here: impl Fn(Request) -> F + Sync,
+    ) -> Response
     where
-        F: Future<Output = Result<Response, Infallible>>,
+        F: Future<Output = Result<Response, Infallible>> + Send,
     {
+        let shape = e2b::shape_of_client(&request);
+        let answer_here = |request| -> Answering<'_> {
+            let answering = answer_here(request);
+            Box::pin(async move { answering.await.unwrap_or_else(|never| match never {}) })
+        };
+        let here = Here::new(&answer_here);
         let route = request.extensions().get::<Peer>().map(|peer| peer.route().clone());
         let is_passed_on = route.as_ref().is_some_and(|route| route.is_passed_on);
-        let sender = route.map_or(Sender::Client, |route| route.sender);
-        let is_about_sandbox = named::sandbox(&request).is_some();
-        let shape = e2b::shape_of_client(&request);
-        let answer_here = &answer_here;
-        let here = move |request| async move { answer_here(request).await.unwrap_or_else(|never| match never {}) };
-        let answered = match (&sender, request.method(), request.uri().path()) {
-            (Sender::Stranger, &Method::POST, join::PATH) => join::answer(self, request).await,
-            (Sender::Stranger, ..) => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
-            (Sender::Node(machine), ..) if self.membership.has_removed(machine) => {
+        let answered = match route.map_or(Sender::Client, |route| route.sender) {
+            Sender::Client | Sender::Proxy => self.answer_client(app, request, here).await,
+            Sender::Node(machine) if self.membership.has_removed(&machine) => {
                 Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
             }
-            // What nodes ask each other is none of their clients' business.
-            (Sender::Node(_), &Method::GET, health::PATH) if !is_passed_on => return health::answer(),
-            (Sender::Node(_), &Method::GET, place::PATH) if !is_passed_on => return place::answer(self, app, &request),
-            (Sender::Node(_), &Method::GET, find::PATH) if !is_passed_on => return find::answer(app, &request),
-            (Sender::Node(_), &Method::POST, path) if named::is_collection(path) && !is_about_sandbox => {
-                chosen::create(self, app, request, here).await
+            Sender::Node(_) if is_passed_on => self.answer_passed_on(app, request, here).await,
+            Sender::Node(_) => self.answer_node(app, request, here).await,
+            Sender::Stranger if *request.method() == Method::POST && request.uri().path() == join::PATH => {
+                join::answer(self, request).await
             }
-            (Sender::Node(_), ..) => return here(request).await,
-            (Sender::Client | Sender::Proxy, method, path) => match self.owner(app, &request) {
-                Ok(Some(owner)) => self.forward(app, &owner, request).await,
-                // A server in a sandbox may have the same paths as the API.
-                Ok(None) if is_about_sandbox => return here(request).await,
-                Ok(None) if method == Method::POST && named::is_collection(path) => {
-                    place::create(self, app, request, here).await
-                }
-                Ok(None) if method == Method::GET && named::is_collection(path) => {
-                    return list::list(self, app, request, here).await;
-                }
-                Ok(None) if method == Method::GET && list::is_of_nodes(path) => {
-                    return list::list_of_nodes(self, app, request, here).await;
-                }
-                Ok(None) if method == Method::POST && matches!(path, "/v1/volumes" | "/volumes") => {
-                    volumes::create(self, app, request, here).await
-                }
-                Ok(None) if method == Method::GET && path == templates::PATH => {
-                    return templates::list(self, app, request, here).await;
-                }
-                Ok(None) if accounts::may_change(method, path) => {
-                    let response = here(request).await;
-                    if response.status().is_success() {
-                        self.publish_accounts(app).await;
-                    }
-                    return response;
-                }
-                Ok(None) => self.answer_by_name(app, request, here).await,
-                Err(error) => Err(error),
-            },
+            Sender::Stranger => Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", "only nodes connect here")),
         };
         let render = |error| ApiError { shape, ..error }.render(&sandling_service::random::hex::<8>());
         answered.unwrap_or_else(render)
     }
 
+    /// What nodes ask each other is none of their clients' business.
+    async fn answer_node(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+        Ok(match (request.method(), request.uri().path()) {
+            (&Method::GET, health::PATH) => health::answer(),
+            (&Method::GET, place::PATH) => place::answer(self, app, &request),
+            (&Method::GET, find::PATH) => find::answer(app, &request),
+            (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
+            (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,
+            _ => return self.answer_passed_on(app, request, here).await,
+        })
+    }
+
+    /// A request that another node passes on for its client.
+    async fn answer_passed_on(&self, app: &App, mut request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+        let asker = route::take_mark(&mut request, true);
+        let is_create = *request.method() == Method::POST && named::is_collection(request.uri().path());
+        match route::subject(app, request) {
+            (Some(id), request) => self.answer_about(app, &id, asker, request, here).await,
+            (None, request) if is_create => chosen::create(self, app, request, here).await,
+            (None, request) => Ok(here.answer(request).await),
+        }
+    }
+
+    async fn answer_client(&self, app: &App, mut request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+        let asker = route::take_mark(&mut request, false);
+        // A server in a sandbox may have the same paths as the API.
+        let (subject, request) = route::subject(app, request);
+        if let Some(id) = subject {
+            return self.answer_about(app, &id, asker, request, here).await;
+        }
+        let (method, path) = (request.method(), request.uri().path());
+        Ok(match method {
+            &Method::POST if named::is_collection(path) => return place::create(self, app, request, here).await,
+            &Method::GET if named::is_collection(path) => list::list(self, app, request, here).await,
+            &Method::GET if list::is_of_nodes(path) => list::list_of_nodes(self, app, request, here).await,
+            &Method::POST if matches!(path, "/v1/volumes" | "/volumes") => {
+                return volumes::create(self, app, request, here).await;
+            }
+            &Method::GET if path == templates::PATH => templates::list(self, app, request, here).await,
+            method if accounts::may_change(method, path) => {
+                let response = here.answer(request).await;
+                if response.status().is_success() {
+                    self.publish_accounts(app).await;
+                }
+                response
+            }
+            _ => return self.answer_by_name(app, request, here).await,
+        })
+    }
+
     /// Answers here, unless the request names something that only another node has.
-    async fn answer_by_name<F>(
-        &self,
-        app: &App,
-        request: Request,
-        here: impl Fn(Request) -> F,
-    ) -> Result<Response, ApiError>
-    where
-        F: Future<Output = Response>,
-    {
+    async fn answer_by_name(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let (parts, body) = request.into_parts();
-        let owner = match Sought::missing_here(app, &parts) {
+        let owner = match Sought::of(app, &parts).filter(|sought| !sought.is_here(app)) {
             Some(sought) => sought.owner(self, app).await?,
             None => None,
         };
         let request = Request::from_parts(parts, body);
         match owner {
             Some(owner) => self.forward(app, &owner, request).await,
-            None => Ok(here(request).await),
+            None => Ok(here.answer(request).await),
         }
     }
 
@@ -178,17 +212,6 @@ impl Fleet {
         let mut members = self.membership.members();
         members.retain(|member| *member.name != *self.membership.name());
         members
-    }
-
-    /// The other node that a request about a sandbox is for, by its id. `None` if this node answers.
-    fn owner(&self, app: &App, request: &Request) -> Result<Option<Member>, ApiError> {
-        let Some(id) = named::sandbox(request) else { return Ok(None) };
-        let tag = id.node_tag();
-        if tag == node_tag(self.membership.name()) || app.engine.get(&id).is_some() {
-            return Ok(None);
-        }
-        // Without the list of nodes, an answer that the sandbox does not exist could be wrong.
-        self.membership.by_tag(tag).map_err(|error| unavailable("cannot find the sandbox", &error.to_string()))
     }
 }
 

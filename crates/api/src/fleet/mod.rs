@@ -1,7 +1,7 @@
 //! A server as a node of a fleet: any node answers any request.
 //!
-//! The id of a sandbox carries the tag of the node that created it. A node passes a request about another node's sandbox
-//! on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
+//! The id of a sandbox carries the tag of the node that created it, and nodes know which sandboxes have moved. A node passes a
+//! request about another node's sandbox on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
 //! offers the most, and lists show the sandboxes of all nodes. A name says nothing about the node, so the nodes are asked for it.
 
 mod accounts;
@@ -11,11 +11,14 @@ mod engine;
 mod find;
 mod forward;
 mod health;
+mod here;
 mod join;
 mod list;
 mod member;
+mod moves;
 mod named;
 mod place;
+mod route;
 mod settings;
 mod templates;
 mod volumes;

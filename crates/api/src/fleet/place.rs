@@ -10,7 +10,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -25,12 +24,11 @@ use serde::Deserialize;
 
 use super::chosen::{self, DECLINED};
 use super::find::Sought;
+use super::here::{Here, Opened, Opening};
 use super::member::{Fleet, unavailable, unreachable};
 use crate::app::App;
-use crate::auth::presented;
 use crate::e2b;
 use crate::error::ApiError;
-use crate::extract;
 
 pub(super) const PATH: &str = "/fleet/offer";
 /// How often a few nodes are asked.
@@ -96,24 +94,16 @@ enum TemplateDialect {
     E2b,
 }
 
-pub(super) async fn create<F>(
-    fleet: &Fleet,
-    app: &App,
-    request: Request,
-    here: impl Fn(Request) -> F,
-) -> Result<Response, ApiError>
-where
-    F: Future<Output = Response>,
-{
-    let (parts, body) = request.into_parts();
-    let Ok(principal) = app.service.tokens.authenticate(&presented(&parts)) else {
-        return Ok(here(Request::from_parts(parts, body)).await);
+pub(super) async fn create(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+    let opened = match Opened::read(app, request).await? {
+        Opening::Opened(opened) => opened,
+        Opening::NoToken(request) => return Ok(here.answer(request).await),
     };
-    let body = extract::read(body).await?;
-    let wanted = Wanted::read(&body);
-    let dialect = if parts.uri.path().starts_with("/v1/") { TemplateDialect::Native } else { TemplateDialect::E2b };
-    let workspace = principal.workspace.to_string();
-    let create = Create { fleet, app, workspace, wanted, dialect, key: key(&parts) };
+    let wanted = Wanted::read(&opened.body);
+    let is_native = opened.parts.uri.path().starts_with("/v1/");
+    let dialect = if is_native { TemplateDialect::Native } else { TemplateDialect::E2b };
+    let workspace = opened.principal.workspace.to_string();
+    let create = Create { fleet, app, workspace, wanted, dialect, key: key(&opened.parts) };
     let mut declined = Vec::new();
     let mut refusal = None;
     loop {
@@ -122,8 +112,7 @@ where
             // What the last node said is more exact.
             Err(error) => return refusal.ok_or(error),
         };
-        let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
-        let mut response = create.pass_on(&target, request, &here).await?;
+        let mut response = create.pass_on(&target, opened.request(), here).await?;
         let is_declined = response.headers_mut().remove(DECLINED).is_some();
         if !is_declined || create.wanted.is_local() || declined.len() == MOST_DECLINED {
             return Ok(response);
@@ -147,15 +136,7 @@ pub(super) fn refused(why: &str) -> ApiError {
 }
 
 impl Create<'_> {
-    async fn pass_on<F>(
-        &self,
-        target: &str,
-        request: Request,
-        here: impl Fn(Request) -> F,
-    ) -> Result<Response, ApiError>
-    where
-        F: Future<Output = Response>,
-    {
+    async fn pass_on(&self, target: &str, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let (fleet, app) = (self.fleet, self.app);
         if *target == *fleet.membership.name() {
             return chosen::create(fleet, app, request, here).await;
@@ -318,8 +299,7 @@ pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
     }
 }
 
-/// What a sandbox would cost here: the share of memory in use, in thousandths, and one for each running sandbox. Or why
-/// this node does not take it.
+/// What a sandbox would cost here, or why this node does not take it.
 fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str, dialect: TemplateDialect) -> Result<u64, Refusal> {
     if fleet.membership.writer().is_none() {
         return Err("has lost its lease".to_owned().into());
@@ -334,10 +314,15 @@ fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str, dialect: Tem
     if fleet.membership.is_draining() {
         return Err("is draining".to_owned().into());
     }
+    Ok(load(app)?)
+}
+
+/// The share of memory in use, in thousandths, and one for each running sandbox. Or why there is no room.
+pub(super) fn load(app: &App) -> Result<u64, String> {
     let config = app.engine.config();
     let available = (config.available_memory_mib)().unwrap_or(u64::MAX);
     if available < config.spare_memory_mib {
-        return Err(format!("has only {available} MiB of memory available").into());
+        return Err(format!("has only {available} MiB of memory available"));
     }
     let running = app.engine.list().iter().filter(|sandbox| sandbox.state == State::Running).count() as u64;
     let total = rustix::system::sysinfo();

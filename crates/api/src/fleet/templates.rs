@@ -7,16 +7,14 @@ use axum::extract::Request;
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use super::here::Here;
 use super::list::{Page, gather};
 use super::member::Fleet;
 use crate::app::App;
 
 pub(super) const PATH: &str = "/v1/templates";
 
-pub(super) async fn list<F>(fleet: &Fleet, app: &App, request: Request, here: impl Fn(Request) -> F) -> Response
-where
-    F: Future<Output = Response>,
-{
+pub(super) async fn list(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Response {
     match gather(fleet, app, request, here).await {
         Ok(mut lists) => {
             let all = merge(std::mem::take(&mut lists.pages));

@@ -3,11 +3,11 @@
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use sandling_api::{FleetSettings, JoinToken};
-use sandling_fleet::{Ledger, NodeRecord, own_etcd};
+use sandling_fleet::{DrainRecord, Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
 use serde_json::{Value, json};
 
-use super::config;
+use super::{config, fleet_drain};
 use crate::options::{Common, FleetCommand};
 use crate::show;
 
@@ -24,10 +24,16 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, &home, *json).await,
         FleetCommand::Remove { node } => remove(&settings(&home)?, &home, node).await,
-        FleetCommand::Drain { node } => {
+        FleetCommand::Drain { node, wait, keep_sandboxes, detach } => {
             let settings = settings(&home)?;
             check_member(&settings, &home, node).await?;
-            sandling_fleet::start_drain(&settings.ledger(&home)?, node).await?;
+            let wanted =
+                DrainRecord { keeps_sandboxes: *keep_sandboxes, wait_seconds: *wait, unknown: Default::default() };
+            let ledger = settings.ledger(&home)?;
+            sandling_fleet::start_drain(&ledger, node, &wanted).await?;
+            if !keep_sandboxes && !detach {
+                fleet_drain::watch(&ledger, node).await?;
+            }
             show::line(node)
         }
         FleetCommand::Undrain { node } => {
@@ -158,14 +164,27 @@ async fn remove(settings: &FleetSettings, home: &Home, node: &str) -> anyhow::Re
 
 async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow::Result<()> {
     refuse_removed(settings, home).await?;
-    let listed = members(settings, home).await?.into_iter().map(|(name, record)| {
+    let ledger = settings.ledger(home)?;
+    let mut listed = Vec::new();
+    for (name, record) in members(settings, home).await? {
+        let drain = if record.draining { fleet_drain::progress(&ledger, &name).await? } else { None };
         let NodeRecord { address, version, hardware, draining, .. } = record;
-        json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining})
-    });
+        let mut node =
+            json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining});
+        if let Some(drain) = drain {
+            node["drain"] = serde_json::to_value(drain)?;
+        }
+        listed.push(node);
+    }
     let headings = ["name", "address", "version", "hardware", "state"];
-    show::list(listed.collect(), as_json, &headings, |node: Value| {
+    show::list(listed.into(), as_json, &headings, |node: Value| {
         let text = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
-        let state = if node["draining"] == true { "draining" } else { "ready" };
-        [text("name"), text("address"), text("version"), text("hardware"), state.to_owned()]
+        let drain = serde_json::from_value(node["drain"].clone()).ok();
+        let state = match (node["draining"] == true, drain) {
+            (true, Some(drain)) => format!("draining: {}", fleet_drain::describe(&drain)),
+            (true, None) => "draining".to_owned(),
+            (false, _) => "ready".to_owned(),
+        };
+        [text("name"), text("address"), text("version"), text("hardware"), state]
     })
 }

@@ -15,6 +15,7 @@ pub mod events;
 pub mod exec;
 pub mod execs;
 pub mod fleet;
+mod fleet_drain;
 pub mod fork;
 mod image;
 pub mod lifecycle;

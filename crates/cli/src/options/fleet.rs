@@ -43,8 +43,20 @@ pub enum FleetCommand {
     },
     /// Exclude a node, whether it is up or not; its sandboxes keep running on its machine but are no longer the fleet's
     Remove { node: String },
-    /// Place no new sandboxes on a node
-    Drain { node: String },
-    /// Place new sandboxes on a node again
+    /// Move the sandboxes and snapshots of a node to other nodes, place no new ones on it, and wait for the end
+    #[command(after_help = "Example:\n  sandling fleet drain b && ssh b reboot")]
+    Drain {
+        node: String,
+        /// Move a sandbox that is still in use after this time, in seconds; its commands go on, but connections end
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+        wait: u64,
+        /// Only place no new sandboxes on the node
+        #[arg(long)]
+        keep_sandboxes: bool,
+        /// Return at once; `sandling fleet status` shows the progress
+        #[arg(long)]
+        detach: bool,
+    },
+    /// End a drain: what has not moved stays, and the node gets new sandboxes again
     Undrain { node: String },
 }

@@ -21,36 +21,36 @@ const TOKEN: &str = "the-same-on-all-nodes";
 const OPERATOR: &str = "authorization: Bearer the-same-on-all-nodes\r\n";
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Node {
-    home: TempDir,
-    name: &'static str,
+pub(crate) struct Node {
+    pub(crate) home: TempDir,
+    pub(crate) name: &'static str,
     /// Where other nodes connect.
     address: String,
     /// Where clients connect.
     api: String,
     /// More of its environment.
-    variables: &'static [(&'static str, &'static str)],
-    child: Option<Child>,
+    pub(crate) variables: &'static [(&'static str, &'static str)],
+    pub(crate) child: Option<Child>,
 }
 
-struct Answer {
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}\n{}", self.head, self.body))
     }
 }
 
 impl Node {
-    fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         let (home, address) = (TempDir::new().unwrap(), free_address());
         Self { home, name, address, api: String::new(), variables: &[], child: None }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(SANDLING);
         command.args(arguments).env("SANDLING_HOME", self.home.path()).env("SANDLING_TEMPLATES", templates());
         command.env("SANDLING_API", format!("http://{}", self.api)).env("SANDLING_TOKEN", TOKEN);
@@ -59,18 +59,18 @@ impl Node {
         command
     }
 
-    fn output(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
     #[track_caller]
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.output(arguments);
         assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     }
 
-    fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]);
         let mut child = serve.stderr(log).spawn().unwrap();
@@ -81,11 +81,11 @@ impl Node {
         self.child = Some(child);
     }
 
-    fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.home.path().join("server.log")
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -103,7 +103,7 @@ impl Node {
         stream
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let headers = format!("connection: close\r\n{headers}");
         let mut text = String::new();
         self.send(method, path, &headers, body).read_to_string(&mut text).unwrap();
@@ -111,22 +111,22 @@ impl Node {
         Answer { head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
-    fn states(&self) -> Vec<(String, bool)> {
+    pub(crate) fn states(&self) -> Vec<(String, bool)> {
         let nodes: Vec<Value> = serde_json::from_str(&self.ok(&["fleet", "status", "--json"])).unwrap();
         nodes.iter().map(|node| (node["name"].as_str().unwrap().to_owned(), node["draining"] == true)).collect()
     }
 
-    fn create(&self, headers: &str) -> String {
+    pub(crate) fn create(&self, headers: &str) -> String {
         let answer = self.ask("POST", "/v1/sandboxes", &format!("host: x\r\n{headers}"), r#"{"template":"base"}"#);
         assert!(answer.head.starts_with("http/1.1 201"), "{}\n{}", answer.head, answer.body);
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.ask("POST", path, "host: x\r\n", body)
     }
 
-    fn listed(&self) -> (String, Vec<String>) {
+    pub(crate) fn listed(&self) -> (String, Vec<String>) {
         let answer = self.ask("GET", "/v1/sandboxes", "host: x\r\n", "");
         let ids =
             answer.json().as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
@@ -148,7 +148,7 @@ impl Drop for Node {
 }
 
 /// Makes servers the nodes of a new fleet.
-fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
+pub(crate) fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
     let (first, others) = nodes.split_first_mut().unwrap();
     let engine = format!("etcd://{}", etcd.address());
     let init = first.ok(&["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine]);
@@ -165,10 +165,12 @@ fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
 }
 
 /// Waits until exactly these nodes are drained.
-fn drain(through: &Node, drained: &[&str]) {
+pub(crate) fn drain(through: &Node, drained: &[&str]) {
     for (name, _) in through.states() {
-        let wanted = if drained.contains(&&*name) { "drain" } else { "undrain" };
-        through.ok(&["fleet", wanted, &name]);
+        match drained.contains(&&*name) {
+            true => through.ok(&["fleet", "drain", "--keep-sandboxes", &name]),
+            false => through.ok(&["fleet", "undrain", &name]),
+        };
     }
     wait_for("the drained ones drain", || {
         through.states().iter().all(|(name, drains)| *drains == drained.contains(&&**name))
@@ -186,7 +188,7 @@ fn free_address() -> String {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "still waiting until {what}");
@@ -212,12 +214,12 @@ fn ask_as_node(address: &str, certificate: Option<&Path>, request: &str) -> Stri
 }
 
 /// An id that no sandbox has, with the tag of the node that made the given one.
-fn unused_id(like: &str) -> String {
+pub(crate) fn unused_id(like: &str) -> String {
     format!("00000000-0000-4000-8000-0000{}", &like[28..])
 }
 
 #[track_caller]
-fn refused(ran: &Output, why: &str) {
+pub(crate) fn refused(ran: &Output, why: &str) {
     let text = String::from_utf8_lossy(&ran.stderr);
     assert!(!ran.status.success() && text.contains(why), "{text}");
 }
@@ -371,14 +373,14 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
 
     // While a and c are drained, creates through them land on b.
     for name in ["a", "c"] {
-        a.ok(&["fleet", "drain", name]);
+        a.ok(&["fleet", "drain", "--keep-sandboxes", name]);
     }
     wait_for("a and c drain", || a.states().iter().filter(|(_, draining)| *draining).count() == 2);
     let on_b = a.create("idempotency-key: one\r\n");
     assert!(b.ok(&["ls", "--json"]).contains(&on_b));
     assert_eq!(c.create("idempotency-key: one\r\n"), on_b, "a retry through another node");
     a.ok(&["fleet", "undrain", "a"]);
-    a.ok(&["fleet", "drain", "b"]);
+    a.ok(&["fleet", "drain", "--keep-sandboxes", "b"]);
     wait_for("only a takes sandboxes", || a.states().into_iter().map(|(_, drains)| drains).eq([false, true, true]));
     assert_eq!(a.create("idempotency-key: one\r\n"), on_b, "the key's node stays the same");
     let on_a = b.create("");

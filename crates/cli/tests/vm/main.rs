@@ -5,6 +5,7 @@ mod cli;
 #[path = "../../../fleet/tests/contract/etcd_server.rs"]
 mod etcd_server;
 mod fleet;
+mod fleet_moves;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;

@@ -86,7 +86,7 @@ impl Engine {
         let machines = Arc::new(Machines::new(probe.accelerator, images, factory, standbys));
         let events = Arc::new(Events::new(store.clone()));
         let volumes = Arc::new(Volumes::new(store.clone(), home.volumes(), owner.id().to_owned()));
-        let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home.snapshots());
+        let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home).map_err(home_error)?;
         let networks = Arc::new(Networks::new(store.clone(), events.clone(), home, &config.network));
         let disk = DiskSpace::new(home.sandboxes());
         let parts = Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks, disk };

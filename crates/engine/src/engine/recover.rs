@@ -31,6 +31,12 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
         engine.set_aside(row.clone());
     }
     rows.retain(|row| has_readable_record(engine, &row.info));
+    // Whose they are is not known yet.
+    let departed: Vec<_> =
+        rows.extract_if(.., |row| engine.parts.snapshots.transits.get(&row.info.id).is_some()).collect();
+    for row in departed {
+        engine.host.park(row.info);
+    }
     let mut work = JoinSet::new();
     for sandbox in rows.into_iter().filter_map(|row| engine.host.start(Phase::Orphaned, row.info)) {
         work.spawn(settle(engine.clone(), sandbox));

@@ -37,6 +37,7 @@ pub struct Machines {
     pub(super) bakes: Bakes,
     pools: Mutex<HashMap<Shape, Arc<StandbyPool>>>,
     closed: AtomicBool,
+    standbys_held: Arc<AtomicBool>,
 }
 
 impl Machines {
@@ -55,6 +56,7 @@ impl Machines {
             standbys,
             pools: Default::default(),
             closed: AtomicBool::new(false),
+            standbys_held: Arc::default(),
         }
     }
 
@@ -282,7 +284,8 @@ impl Machines {
         if self.standbys.count == Standbys::NONE || self.closed.load(Ordering::SeqCst) {
             return None;
         }
-        let make = || StandbyPool::new(template.clone(), self.factory.clone(), self.standbys);
+        let make =
+            || StandbyPool::new(template.clone(), self.factory.clone(), self.standbys, self.standbys_held.clone());
         Some(pools.entry(template.shape.clone()).or_insert_with(make).clone())
     }
 
@@ -291,6 +294,11 @@ impl Machines {
         let pools = self.pools();
         let (own, others): (Vec<_>, Vec<_>) = pools.iter().partition(|(of, _)| *of == shape);
         others.into_iter().chain(own).map(|(_, pool)| pool.clone()).collect()
+    }
+
+    /// While this is set, there are no standbys. Those that exist end within seconds.
+    pub(crate) fn hold_standbys(&self, held: bool) {
+        self.standbys_held.store(held, Ordering::SeqCst);
     }
 
     /// How many standbys are ready, of all templates.

@@ -46,6 +46,8 @@ pub(crate) struct StandbyPool {
     /// Held while a standby is being made, so that `close` waits for it.
     making: tokio::sync::Mutex<()>,
     closed: AtomicBool,
+    /// While this is set, the pool holds none.
+    held: Arc<AtomicBool>,
     /// When one was last claimed.
     taken: Mutex<Instant>,
     demand: Mutex<Demand>,
@@ -54,7 +56,12 @@ pub(crate) struct StandbyPool {
 }
 
 impl StandbyPool {
-    pub(super) fn new(template: Arc<Template>, factory: Arc<MachineFactory>, settings: StandbySettings) -> Arc<Self> {
+    pub(super) fn new(
+        template: Arc<Template>,
+        factory: Arc<MachineFactory>,
+        settings: StandbySettings,
+        held: Arc<AtomicBool>,
+    ) -> Arc<Self> {
         let pool = Arc::new(Self {
             template,
             factory,
@@ -62,6 +69,7 @@ impl StandbyPool {
             ready: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
+            held,
             taken: Mutex::new(Instant::now()),
             demand: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -85,6 +93,9 @@ impl StandbyPool {
 
     /// How many standbys to hold now.
     fn wanted(&self) -> usize {
+        if self.held.load(Ordering::SeqCst) {
+            return 0;
+        }
         let forget_after = match self.settings.count {
             Standbys::Fixed(count) => return count,
             Standbys::Auto { forget_after } => forget_after,

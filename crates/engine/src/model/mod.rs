@@ -12,6 +12,7 @@ mod state;
 mod timeline;
 mod volume;
 
+pub(crate) use format::Format;
 pub use ids::{SandboxId, SecretId, SnapshotId, VolumeId};
 pub use lifetime::{Kept, Lifetime, LifetimeChange, Sleep};
 pub(crate) use network::SavedState;

@@ -75,15 +75,25 @@ impl Shared {
             key: authority.key_pem().as_str().to_owned(),
         };
         let text = serde_json::to_vec(&saved).map_err(|error| NetworkError::Key(error.into()))?;
-        let sealed = self.vault.seal(&purpose(sandbox), &text).map_err(NetworkError::Key)?;
+        self.save_authority_text(sandbox, &text)
+    }
+
+    pub(super) fn save_authority_text(&self, sandbox: &SandboxId, text: &[u8]) -> Result<(), NetworkError> {
+        let sealed = self.vault.seal(&purpose(sandbox), text).map_err(NetworkError::Key)?;
         Ok(self.store.put_authority(sandbox.as_str(), &sealed)?)
+    }
+
+    /// A sandbox's authority as it is stored, decrypted.
+    pub(super) fn authority_text(&self, sandbox: &SandboxId) -> Result<Option<String>, NetworkError> {
+        let Some(sealed) = self.store.authority(sandbox.as_str())? else { return Ok(None) };
+        let text = self.vault.open(&purpose(sandbox), &sealed).map_err(NetworkError::Key)?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// The authority that a sandbox's guest trusts, if it has one.
     pub(super) fn authority_of(&self, sandbox: &SandboxId) -> Result<Option<Arc<Authority>>, NetworkError> {
-        let Some(sealed) = self.store.authority(sandbox.as_str())? else { return Ok(None) };
-        let text = self.vault.open(&purpose(sandbox), &sealed).map_err(NetworkError::Key)?;
-        let saved: SavedAuthority = serde_json::from_slice(&text).map_err(|error| NetworkError::Key(error.into()))?;
+        let Some(text) = self.authority_text(sandbox)? else { return Ok(None) };
+        let saved: SavedAuthority = serde_json::from_str(&text).map_err(|error| NetworkError::Key(error.into()))?;
         Ok(Some(Arc::new(Authority::from_pem(&saved.certificate, &saved.key)?)))
     }
 }

@@ -34,15 +34,18 @@ impl Networks {
     /// The variables of a sandbox, those for its secrets and its authority as they are now. Sandboxes of earlier versions
     /// have only these.
     pub(crate) fn variables(&self, info: &SandboxInfo) -> Result<Variables, NetworkError> {
-        let mut variables = Variables::new();
-        if let Some(sealed) = &info.variables {
-            let unreadable = |error: String| NetworkError::Key(std::io::Error::other(error));
-            let sealed = STANDARD.decode(sealed).map_err(|error| unreadable(error.to_string()))?;
-            let text = self.shared.vault.open(&purpose(&info.id), &sealed).map_err(NetworkError::Key)?;
-            variables = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-        }
+        let mut variables = self.stored_variables(info)?;
         let has_authority = info.network.has_authority || !self.shared.gateways.extra_ca.is_empty();
         variables.extend(in_guest(&info.network.secrets, has_authority));
         Ok(variables)
+    }
+
+    /// The variables that a sandbox was created with.
+    pub(super) fn stored_variables(&self, info: &SandboxInfo) -> Result<Variables, NetworkError> {
+        let Some(sealed) = &info.variables else { return Ok(Variables::new()) };
+        let unreadable = |error: String| NetworkError::Key(std::io::Error::other(error));
+        let sealed = STANDARD.decode(sealed).map_err(|error| unreadable(error.to_string()))?;
+        let text = self.shared.vault.open(&purpose(&info.id), &sealed).map_err(NetworkError::Key)?;
+        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
 }

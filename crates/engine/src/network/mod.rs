@@ -9,6 +9,7 @@
 //! that is in a file of its own.
 
 mod authority;
+mod carry;
 mod change;
 mod config;
 mod defaults;
@@ -32,6 +33,7 @@ pub use sandling_network::{BadLimit, LimitRequest};
 pub use sandling_wire::{CountsView, PolicyFrom};
 
 pub use crate::model::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretId};
+pub(crate) use carry::{CarriedNetwork, Reach};
 pub use change::{Before, GroupChange, GuestNotTold, NetworkChange, NetworkChangeError};
 pub use config::NetworkConfig;
 pub use defaults::NetworkDefaultChange;

@@ -54,7 +54,7 @@ impl Networks {
         if known.len() >= MOST_SECRETS && !known.iter().any(|row| row.name == name) {
             return Err(NetworkError::Full { most: MOST_SECRETS });
         }
-        let sealed = self.shared.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
+        let sealed = self.shared.seal_secret(workspace, name, value.as_bytes())?;
         let (id, name) = (SecretId::fresh(), name.to_owned());
         let row = SecretRow { id, name, hosts, placements, created_at: Timestamp::now(), sealed };
         self.shared.store.put_secret(workspace, &row)?;
@@ -126,9 +126,17 @@ impl Shared {
         Ok(gone.map(|secret| secret.name.clone()).collect())
     }
 
-    fn open_secret(&self, workspace: &str, row: &SecretRow, placeholder: &str) -> Result<Secret, NetworkError> {
+    pub(super) fn seal_secret(&self, workspace: &str, name: &str, value: &[u8]) -> Result<Vec<u8>, NetworkError> {
+        self.vault.seal(&purpose(workspace, name), value).map_err(NetworkError::Key)
+    }
+
+    pub(super) fn secret_value(&self, workspace: &str, row: &SecretRow) -> Result<String, NetworkError> {
         let value = self.vault.open(&purpose(workspace, &row.name), &row.sealed).map_err(NetworkError::Key)?;
-        let value = String::from_utf8_lossy(&value).into_owned();
+        Ok(String::from_utf8_lossy(&value).into_owned())
+    }
+
+    fn open_secret(&self, workspace: &str, row: &SecretRow, placeholder: &str) -> Result<Secret, NetworkError> {
+        let value = self.secret_value(workspace, row)?;
         Ok(Secret::new(&row.name, placeholder, value, row.hosts.clone(), row.placements.clone())?)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::sync::oneshot;
 
-use super::error::{ChangeError, CheckpointError};
+use super::error::{ChangeError, CheckpointError, UseError};
 use crate::lifecycle;
 use crate::model::{Checkpoint, LifetimeChange, Mark, NetworkSettings, SnapshotId, SnapshotSpec, Visibility};
 use crate::network::{NetworkChange, NetworkChangeError};
@@ -63,6 +63,10 @@ pub(crate) enum Command {
         which: String,
         name: Option<String>,
         answer: oneshot::Sender<Result<Checkpoint, CheckpointError>>,
+    },
+    /// Stops looking after the sandbox if it hibernates, because another home may get it.
+    Depart {
+        answer: oneshot::Sender<Result<(), UseError>>,
     },
     /// Stops looking after the machine, which keeps running.
     LetGo,

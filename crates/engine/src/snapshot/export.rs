@@ -79,7 +79,7 @@ fn write(manifest: &Manifest, files: Vec<File>, mut out: impl Write) -> io::Resu
 }
 
 /// Writes the parts of a file that are not holes.
-fn write_file(mut file: File, length: u64, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write_file(mut file: File, length: u64, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; LONGEST_PART];
     let mut at = 0;
     while at < length {

@@ -43,6 +43,8 @@ pub enum ImportError {
     Clash,
     #[error("the host has only {available_mib} MiB of disk space left for the snapshot's {needed_mib}")]
     NoSpace { available_mib: u64, needed_mib: u64 },
+    #[error("the snapshot has no memory and boots with template `{template}`, which is not here in the same build")]
+    NoImage { template: String },
     #[error("the import was cut off or cannot be written")]
     Io(#[source] io::Error),
     #[error(transparent)]
@@ -351,7 +353,7 @@ impl Import<'_> {
     }
 }
 
-fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Result<(), ImportError> {
+pub(super) fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Result<(), ImportError> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(ImportError::Io)?;
     file.set_len(length).map_err(ImportError::Io)?;
     let mut buffer = vec![0; LONGEST_PART];

@@ -16,6 +16,7 @@
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
 //! layer of a disk whose machine goes on although its memory could not be saved.
 
+mod cargo;
 mod error;
 mod export;
 mod files;
@@ -32,6 +33,8 @@ mod sweep;
 mod template;
 mod unwritten;
 
+pub(crate) use cargo::Cargo;
+pub use cargo::CargoError;
 pub use error::SnapshotError;
 pub use import::ImportError;
 pub(crate) use import::read_export;

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sandling_wire::Home;
+
 use super::files::Files;
 use super::overlay::Overlays;
 use super::unwritten::Unwritten;
 use crate::machine::Machines;
 use crate::model::{SavedVolume, SnapshotId, SnapshotInfo};
 use crate::store::{Store, StoreError};
+use crate::transit::Transits;
 use crate::volume::Volumes;
 
 pub struct Snapshots {
@@ -22,6 +25,7 @@ pub struct Snapshots {
     /// Held by a sweep, so that there is one at a time.
     pub(super) sweeping: tokio::sync::Mutex<()>,
     pub(super) unwritten: Unwritten,
+    pub(crate) transits: Transits,
     held: Mutex<Vec<SnapshotId>>,
 }
 
@@ -41,9 +45,15 @@ impl Drop for HeldSnapshot {
 }
 
 impl Snapshots {
-    pub(crate) fn new(store: Arc<Store>, machines: Arc<Machines>, volumes: Arc<Volumes>, dir: PathBuf) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        machines: Arc<Machines>,
+        volumes: Arc<Volumes>,
+        home: &Home,
+    ) -> std::io::Result<Self> {
+        let dir = home.snapshots();
         let overlays = Overlays::new(dir.clone());
-        Self {
+        Ok(Self {
             store,
             machines,
             volumes,
@@ -51,8 +61,9 @@ impl Snapshots {
             overlays,
             sweeping: Default::default(),
             unwritten: Default::default(),
+            transits: Transits::open(home.moves())?,
             held: Default::default(),
-        }
+        })
     }
 
     /// Keeps a snapshot from being swept while something is made from it.

@@ -91,6 +91,8 @@ impl Snapshots {
         }
         needed.extend(self.store.snapshot_templates()?.into_iter().map(|template| template.snapshot));
         needed.extend(self.store.kept_snapshots()?);
+        let Some(arriving) = self.transits.needs() else { return Ok(()) };
+        needed.extend(arriving);
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
         let below = direct.iter().flat_map(|(info, _)| info.stands_on().cloned()).collect::<Vec<_>>();
         needed.extend(below);
@@ -129,6 +131,8 @@ impl Snapshots {
         for row in living {
             known.extend(row.info.standing.needs().map(ToString::to_string));
         }
+        let Some(arriving) = self.transits.needs() else { return Ok(()) };
+        known.extend(arriving.iter().map(ToString::to_string));
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             // Another engine may be writing one at this moment.
             let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());

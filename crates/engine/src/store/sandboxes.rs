@@ -28,6 +28,31 @@ impl Store {
             .map(drop)
     }
 
+    /// Writes the row of a sandbox that comes from another home, unless this home has it already.
+    pub fn adopt_sandbox(&self, engine: &str, info: &SandboxInfo) -> Result<(), StoreError> {
+        let detail = serde_json::to_string(info)?;
+        let insert = "INSERT OR IGNORE INTO sandboxes (id, engine, state, created_ms, detail) \
+             VALUES (?1, ?2, 'running', ?3, ?4)";
+        let row = params![info.id.as_str(), engine, info.created_at.as_millisecond(), detail];
+        self.lastingly(|connection| connection.run(insert, row)).map(drop)
+    }
+
+    /// Deletes all rows of a sandbox that belongs to another home, or was refused here.
+    pub fn forget_sandbox(&self, id: &str) -> Result<(), StoreError> {
+        self.lastingly(|connection| {
+            connection.run("DELETE FROM authorities WHERE sandbox = ?1", [id])?;
+            connection.run("DELETE FROM pins WHERE sandbox = ?1", [id])?;
+            connection.run("DELETE FROM sandboxes WHERE id = ?1", [id]).map(drop)
+        })
+    }
+
+    /// The row of a living sandbox.
+    pub fn living_sandbox(&self, id: &str) -> Result<Option<SandboxInfo>, StoreError> {
+        let living = "SELECT detail FROM sandboxes WHERE id = ?1 AND state <> 'ended'";
+        let detail = self.connection().find(living, [id], |row| lossy(row, 0))?;
+        Ok(detail.map(|detail| read_row(&detail)).transpose()?)
+    }
+
     /// Updates the row of a living sandbox.
     pub fn update_sandbox(&self, info: &SandboxInfo) -> Result<(), StoreError> {
         update(&self.connection(), info)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::start::SandboxTask;
-use crate::lifecycle::Request;
+use crate::lifecycle::{Refused, Request};
 use crate::machine::Live;
 use crate::model::{EndReason, SandboxInfo};
 use crate::sandbox::{Command, Phase};
@@ -33,6 +33,14 @@ impl SandboxTask {
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(Command::LetGo) => return self.unplug(),
+                    Some(Command::Depart { answer }) => {
+                        let hibernates = matches!(*self.phase.borrow(), Phase::Hibernated);
+                        let refused = Refused::NotHibernated.into();
+                        let _ = answer.send(if hibernates { Ok(()) } else { Err(refused) });
+                        if hibernates {
+                            return self.unplug();
+                        }
+                    }
                     Some(command) => self.carry_out(command).await,
                     None => return drop(self.change(Request::End(EndReason::EngineClosed)).await),
                 },
@@ -86,7 +94,7 @@ impl SandboxTask {
             // The caller may have gone; the change stands.
             Command::Change { request, answer } => drop(answer.send(self.change(request).await)),
             // The loop has returned.
-            Command::LetGo => {}
+            Command::LetGo | Command::Depart { .. } => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::model::{Lifetime, SandboxInfo, Standing, Timeline};
 use crate::network::SandboxNetwork;
 use crate::parts::Parts;
 use crate::registry::Registry;
-use crate::sandbox::{Activity, Phase, Sandbox, Saves};
+use crate::sandbox::{Activity, Command, Phase, Sandbox, Saves};
 
 pub(super) struct SandboxTask {
     pub(super) parts: Parts,
@@ -55,6 +55,27 @@ pub(crate) struct Host {
 impl Host {
     /// Registers a sandbox and starts its task. Returns `None` if the engine is closing.
     pub(crate) fn start(&self, phase: Phase, info: SandboxInfo) -> Option<Arc<Sandbox>> {
+        let (sandbox, mut task, inbox) = self.make(phase, info);
+        if let Some(live) = task.live() {
+            // At once: QEMU reports only once that it cannot write.
+            task.stalls = disk_full::watch(&live, task.phase.subscribe(), &task.parts.disk, &task.info.id);
+        }
+        // Before the sandbox is registered: its time ends even if this process dies now.
+        task.set_deadline(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
+        let registered = self.registry.register(sandbox.clone());
+        sandbox.network.renew();
+        tokio::spawn(task.run(inbox));
+        // If it is not registered, the only handle is dropped here, and the task ends the machine.
+        registered.then_some(sandbox)
+    }
+
+    /// Registers a hibernated sandbox without a task, so that it is listed and nobody can wake or end it.
+    pub(crate) fn park(&self, info: SandboxInfo) {
+        let (sandbox, ..) = self.make(Phase::Hibernated, info);
+        self.registry.register(sandbox);
+    }
+
+    fn make(&self, phase: Phase, info: SandboxInfo) -> (Arc<Sandbox>, SandboxTask, mpsc::Receiver<Command>) {
         let (phase, observed) = watch::channel(phase);
         let (lifetime, lifetime_seen) = watch::channel(info.lifetime);
         let (standing, standing_seen) = watch::channel(info.standing.clone());
@@ -79,7 +100,7 @@ impl Host {
             saves: saves.clone(),
         });
         let dir = self.parts.machines.factory.sandboxes.join(info.id.as_str());
-        let mut task = SandboxTask {
+        let task = SandboxTask {
             parts: self.parts.clone(),
             registry: Arc::downgrade(&self.registry),
             handle: Arc::downgrade(&sandbox),
@@ -101,16 +122,6 @@ impl Host {
             saves,
             retry_at: None,
         };
-        if let Some(live) = task.live() {
-            // At once: QEMU reports only once that it cannot write.
-            task.stalls = disk_full::watch(&live, task.phase.subscribe(), &task.parts.disk, &task.info.id);
-        }
-        // Before the sandbox is registered: its time ends even if this process dies now.
-        task.set_deadline(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
-        let registered = self.registry.register(sandbox.clone());
-        sandbox.network.renew();
-        tokio::spawn(task.run(inbox));
-        // If it is not registered, the only handle is dropped here, and the task ends the machine.
-        registered.then_some(sandbox)
+        (sandbox, task, inbox)
     }
 }

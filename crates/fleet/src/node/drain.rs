@@ -9,11 +9,13 @@ use crate::claims::{Identity, Written, swap};
 use crate::clock::Clock;
 use crate::host::{Ask, Host, Peers, Reply};
 use crate::ledger::{Ledger, LedgerError, Outcome, Revision, Transaction, Write};
-use crate::records::{SandboxRecord, drain_key};
+use crate::records::{DrainRecord, SandboxRecord, drain_key, drain_progress_key, encode};
 
-/// Asks a node to move its sandboxes away and to take no new ones.
-pub async fn start_drain(ledger: &impl Ledger, node: &str) -> Result<Outcome, LedgerError> {
-    ledger.commit(Transaction::default().then(Write::put(drain_key(node), "{}"))).await
+/// Asks a node to take no new sandboxes, and to move its own away unless they are to be kept.
+pub async fn start_drain(ledger: &impl Ledger, node: &str, wanted: &DrainRecord) -> Result<Outcome, LedgerError> {
+    // What an earlier drain has shown is out of date.
+    let forget = Write::Delete { key: drain_progress_key(node) };
+    ledger.commit(Transaction::default().then(Write::put(drain_key(node), encode(wanted))).then(forget)).await
 }
 
 pub async fn end_drain(ledger: &impl Ledger, node: &str) -> Result<Outcome, LedgerError> {

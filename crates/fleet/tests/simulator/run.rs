@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sandling_fleet::{
-    CreateRequest, Ledger, Presence, QuotaRecord, Reply, Settings, Transaction, Write, encode, end_drain, quota_key,
-    sandbox_key, start_drain,
+    CreateRequest, DrainRecord, Ledger, Presence, QuotaRecord, Reply, Settings, Transaction, Write, encode, end_drain,
+    quota_key, sandbox_key, start_drain,
 };
 use tokio::time::{Instant, sleep};
 
@@ -167,7 +167,7 @@ async fn fault(world: Arc<World>, at: usize, kind: usize, time: Duration) {
         }
         6 => world.slot(at).clock_ahead += Duration::from_millis(world.below(20_000) as u64),
         _ => {
-            start_drain(&world.ledger, &name(at)).await.unwrap();
+            start_drain(&world.ledger, &name(at), &DrainRecord::default()).await.unwrap();
             sleep(time).await;
             end_drain(&world.ledger, &name(at)).await.unwrap();
         }

@@ -1,5 +1,7 @@
 //! Signing preview tokens. A token contains what it allows, with a signature.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -25,32 +27,50 @@ pub struct PreviewToken {
     pub expires_unix: i64,
 }
 
-/// Signs and checks preview tokens and derived tokens. Clones are cheap.
+/// Signs and checks preview tokens and derived tokens. Clones are cheap, and are the same key.
 #[derive(Clone)]
-pub struct SigningKey(Hmac<Sha256>);
+pub struct SigningKey {
+    own: Hmac<Sha256>,
+    /// Keys of other nodes, whose sandboxes have moved here. They only check.
+    others: Arc<RwLock<Vec<Hmac<Sha256>>>>,
+}
+
+fn hmac(secret: [u8; 32]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length")
+}
 
 impl SigningKey {
     pub(crate) fn new(secret: [u8; 32]) -> Self {
-        Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
+        Self { own: hmac(secret), others: Arc::default() }
+    }
+
+    pub(crate) fn trust(&self, secret: [u8; 32]) {
+        self.others.write().unwrap_or_else(PoisonError::into_inner).push(hmac(secret));
+    }
+
+    fn all(&self) -> Vec<Hmac<Sha256>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(&self.own).chain(others.iter()).cloned().collect()
     }
 
     pub(crate) fn sign(&self, token: &PreviewToken) -> String {
         let text = serde_json::to_vec(token).expect("a token has only strings and numbers");
         let text = URL_SAFE_NO_PAD.encode(text);
-        let signature = self.0.clone().chain_update(text.as_bytes()).finalize().into_bytes();
+        let signature = self.own.clone().chain_update(text.as_bytes()).finalize().into_bytes();
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The signature of a text for another use. The text must have a colon, which preview tokens never have.
-    pub(crate) fn mac(&self, text: &str) -> impl Mac + use<> {
-        self.0.clone().chain_update(text.as_bytes())
+    /// The signatures of a text for another use, that of the own key first. The text must have a colon, which preview tokens
+    /// never have.
+    pub(crate) fn macs(&self, text: &str) -> impl Iterator<Item = Hmac<Sha256>> + use<> {
+        self.all().into_iter().map(|key| key.chain_update(text.as_bytes())).collect::<Vec<_>>().into_iter()
     }
 
     /// What the token allows, if this key signed it and it has not expired. This does not check whether it was revoked.
     pub(crate) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
         let (text, signature) = signed.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        self.0.clone().chain_update(text.as_bytes()).verify_slice(&signature).ok()?;
+        self.macs(text).any(|mac| mac.verify_slice(&signature).is_ok()).then_some(())?;
         let token: PreviewToken = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
         (now.as_second() < token.expires_unix).then_some(token)
     }

@@ -1,14 +1,14 @@
 //! Issuing, checking and revoking preview tokens.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
 
 use super::key::{PreviewToken, SigningKey};
-use super::secret;
+use super::secret::{self, ForeignKeyError};
 use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::workspaces::WorkspaceName;
@@ -29,6 +29,7 @@ pub enum PreviewError {
 /// The preview tokens of all workspaces of a home.
 pub struct Previews {
     key: SigningKey,
+    directory: PathBuf,
     store: Arc<Store>,
     tokens: Tokens,
 }
@@ -36,7 +37,25 @@ pub struct Previews {
 impl Previews {
     /// `directory` holds the secret that signs tokens.
     pub(crate) fn open(directory: &Path, store: Arc<Store>, tokens: Tokens) -> io::Result<Self> {
-        Ok(Self { key: SigningKey::new(secret::read_or_make(directory)?), store, tokens })
+        let key = SigningKey::new(secret::read_or_make(directory)?);
+        secret::read_foreign(directory)?.into_iter().for_each(|secret| key.trust(secret));
+        Ok(Self { key, directory: directory.to_owned(), store, tokens })
+    }
+
+    /// The secrets whose tokens this home accepts, its own among them, in hexadecimal digits.
+    pub(crate) fn secrets(&self) -> Result<Vec<String>, ForeignKeyError> {
+        let own = secret::read_or_make(&self.directory)?;
+        let all = std::iter::once(own).chain(secret::read_foreign(&self.directory)?);
+        Ok(all.map(|secret| blake3::Hash::from_bytes(secret).to_hex().to_string()).collect())
+    }
+
+    /// Accepts tokens that another node of the fleet has signed, from now on.
+    pub(crate) fn trust(&self, secret: &str) -> Result<(), ForeignKeyError> {
+        let foreign = blake3::Hash::from_hex(secret).map_err(|_| ForeignKeyError::NotOne)?;
+        if secret::add_foreign(&self.directory, foreign.as_bytes())? {
+            self.key.trust(*foreign.as_bytes());
+        }
+        Ok(())
     }
 
     pub(crate) fn key(&self) -> SigningKey {

@@ -8,6 +8,40 @@ use std::path::Path;
 use crate::random;
 
 const FILE: &str = "secret";
+/// Secrets of other nodes are in files of such names.
+const FOREIGN: &str = "foreign-";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignKeyError {
+    #[error("this is no signing key")]
+    NotOne,
+    #[error("the signing keys in the home cannot be read or written")]
+    Io(#[from] io::Error),
+}
+
+/// The secrets of other nodes.
+pub(super) fn read_foreign(directory: &Path) -> io::Result<Vec<[u8; 32]>> {
+    let mut secrets = Vec::new();
+    for entry in fs::read_dir(directory)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(FOREIGN) {
+            // A half that a crash left is none.
+            secrets.extend(<[u8; 32]>::try_from(fs::read(entry.path())?));
+        }
+    }
+    Ok(secrets)
+}
+
+/// Keeps the secret of another node. False if it is known, or is this home's own.
+pub(super) fn add_foreign(directory: &Path, secret: &[u8; 32]) -> io::Result<bool> {
+    if read_or_make(directory)? == *secret || read_foreign(directory)?.contains(secret) {
+        return Ok(false);
+    }
+    let path = directory.join(format!("{FOREIGN}{}", random::hex::<8>()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(secret)?;
+    file.sync_all()?;
+    Ok(true)
+}
 
 /// Reads the secret. The first time, this makes it.
 pub(super) fn read_or_make(directory: &Path) -> io::Result<[u8; 32]> {

@@ -350,7 +350,7 @@ fn parts(home: &Home) -> Parts {
     let machines = Arc::new(Machines::new(Accelerator::Tcg, images, factory, standbys));
     let events = Arc::new(Events::new(store.clone()));
     let volumes = Arc::new(Volumes::new(store.clone(), home.volumes(), "fake".to_owned()));
-    let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home.snapshots());
+    let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home).unwrap();
     let networks = Arc::new(Networks::new(store.clone(), events.clone(), home, &NetworkConfig::default()));
     let disk = DiskSpace::new(home.sandboxes());
     Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks, disk }

@@ -1,0 +1,28 @@
+//! Sandboxes and snapshots move to other nodes when their node drains.
+//!
+//! ```text
+//! source                                   target                        ledger
+//!   gate closed: requests wait
+//!   hibernate, depart (file in moves/)
+//!   offer ──────────────────────────────▶ takes it? lacks what?
+//!   stream ─────────────────────────────▶ store, arrive (file in moves/)
+//!                                          take ───────────────────────▶ moved/ID: target
+//!                                          admit; requests work here
+//!   take back, or see the target ──────────────────────────────────────▶ moved/ID
+//!   stay, or leave behind; gate open
+//! ```
+//!
+//! Both sides write the record only if it is as it was when the move began. Whoever comes second learns whose the sandbox
+//! is. After a crash, both continue with the question, and a sandbox with a file in `moves/` has no task that could wake it.
+
+mod drain;
+mod gate;
+mod recover;
+mod settle;
+mod source;
+mod step;
+mod target;
+
+pub(super) use gate::{Entered, Gate};
+pub(super) use recover::{CutOff, cut_off};
+pub(super) use target::{Arrivals, OFFER, TAKE, answer_offer, answer_take};
