@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::SANDLING;
-use crate::etcd_server::EtcdServer;
+use crate::etcd_server::{EtcdServer, free_ports};
 use crate::harness::templates;
 
 const TOKEN: &str = "the-same-on-all-nodes";
@@ -179,12 +179,7 @@ pub(crate) fn drain(through: &Node, drained: &[&str]) {
 
 /// The port after this one is free, too: etcd may need it.
 fn free_address() -> String {
-    let pair = || {
-        let first = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
-        let next = TcpListener::bind((first.ip(), first.port().checked_add(1)?));
-        next.is_ok().then(|| first.to_string())
-    };
-    std::iter::repeat_with(pair).flatten().next().unwrap()
+    format!("127.0.0.1:{}", free_ports(2))
 }
 
 #[track_caller]

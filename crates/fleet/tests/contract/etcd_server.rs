@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,7 +17,7 @@ pub struct EtcdServer {
 impl EtcdServer {
     pub async fn start() -> anyhow::Result<Self> {
         let data = tempfile::tempdir()?;
-        let [url, peer_url] = [free_url()?, free_url()?];
+        let [url, peer_url] = [free_url(), free_url()];
         let process = Command::new("etcd")
             .arg("--data-dir")
             .arg(data.path())
@@ -64,6 +65,23 @@ impl Drop for EtcdServer {
     }
 }
 
-fn free_url() -> anyhow::Result<String> {
-    Ok(format!("http://{}", TcpListener::bind("127.0.0.1:0")?.local_addr()?))
+fn free_url() -> String {
+    format!("http://127.0.0.1:{}", free_ports(1))
+}
+
+/// The first of several ports in a row that nothing listens on. The kernel gives none of them to an outgoing connection,
+/// which could take a port before its server does. Each call and each process tries other ones.
+pub fn free_ports(count: u16) -> u16 {
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let number =
+            std::process::id().wrapping_mul(50).wrapping_add(CALLS.fetch_add(u32::from(count), Ordering::Relaxed));
+        let first = u16::try_from(FIRST + number % PORTS).expect("they are below 32,768");
+        if (first..first + count).all(is_free) {
+            return first;
+        }
+    }
 }
