@@ -284,7 +284,7 @@ impl Snapshots {
                 let base = (!self.has_bake(carried)).then(|| carried.base.clone());
                 let info = SnapshotInfo { base, synced: true, ..carried.info.clone() };
                 let visibility = if carried.is_listed { Visibility::Listed } else { Visibility::Hidden };
-                self.store.insert_snapshot(&info, visibility)
+                self.store.insert_snapshot(&info, visibility, 0)
             }
         }
     }
