@@ -27,7 +27,9 @@ pub async fn measure(options: &Options) -> anyhow::Result<()> {
     let (engine, _home) = engine(options, 0).await?;
     save(options, &depth(options, &engine).await?)?;
     save(options, &files(options, &engine).await?)?;
-    save(options, &alive::measure(options, &engine).await?)?;
+    for growth in alive::measure(options, &engine).await? {
+        save(options, &growth)?;
+    }
     save(options, &written(options, &engine).await?)?;
     save(options, &memory(options, &engine).await?)?;
     engine.close().await;
