@@ -18,7 +18,9 @@ MACHINE = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
 MACHINE += ["-machine", "q35,usb=off,sata=off,smbus=off,vmport=off,mem-merge=off,memory-backend=memory"]
 CPU = "max,la57=off,xlevel=0x80000008,erms=off"
 COMMAND_LINE = "console=ttyS1 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check random.trust_cpu=on "
-COMMAND_LINE += "cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock init_on_alloc=0"
+COMMAND_LINE += "cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock init_on_alloc=0 "
+# The guest agent turns the randomization of addresses off where code is translated.
+COMMAND_LINE += "norandmaps"
 
 
 @dataclasses.dataclass(frozen=True)
