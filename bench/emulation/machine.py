@@ -92,7 +92,12 @@ class Machine:
                 file.truncate(image.memory_mib << 20)
             memory = f"memory-backend-file,id=memory,size={image.memory_mib}M,mem-path={file.name},share=off"
         words = [*program(variant.qemu), *MACHINE, "-name", "bench,debug-threads=on"]
-        words += ["-accel", f"tcg,thread=multi,tb-size={variant.translation_mib}", "-smp", str(variant.vcpus or image.vcpus)]
+        words += [
+            "-accel",
+            f"tcg,thread=multi,tb-size={variant.translation_mib}",
+            "-smp",
+            str(variant.vcpus or image.vcpus),
+        ]
         words += ["-cpu", f"{variant.cpu},vmx=off,svm=off", "-m", str(image.memory_mib), "-object", memory]
         words += ["-drive", f"if=virtio,file={image.root},format=raw,snapshot=on"]
         words += ["-kernel", str(image.vmlinuz), "-initrd", str(initrd), "-append", f"{COMMAND_LINE} {variant.kernel}"]
