@@ -6,7 +6,7 @@
 #   --agent-day   a coding agent's forty commands in sandboxes that stay up, in turns with the host and the peers
 #   --forks       forks, hibernation and checkpoints
 #   --density     creates one after another, at once, and alive together
-#   --growth      how cost grows with memory, writes, depth, files and numbers; growth.json and growth-*.svg
+#   --growth      how cost grows with memory, writes, depth, files and numbers; growth-*.{json,svg}
 #   --host-side   the steps of a cold restore until the guest's first instruction
 #   --emulation   which options of QEMU and of the guest's kernel help without KVM; --profile shows where the time goes
 #   --images      pulls and Dockerfiles beside podman

@@ -1,4 +1,4 @@
-"""Inside a machine: does a piece of work whenever its name comes on stdin, and answers what the guest counted meanwhile.
+"""Inside a machine: does a piece of work whenever its name comes on stdin, and answers what the guest counted.
 
 A request that is no name is a command for the shell, in the project of the agent's day.
 """

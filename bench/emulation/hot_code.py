@@ -13,9 +13,12 @@ import subprocess
 
 # The first match counts. `static` functions count for the exported one before them, mostly of the same source file.
 KINDS = [
-    ("address translation (page walks, TLB fills)", r"tlb_fill|get_phys|x86_cpu|mmu|excp|probe_access|tlb_set_page|tlb_vaddr"),
+    ("page walks, TLB fills", r"tlb_fill|get_phys|x86_cpu|mmu|excp|probe_access|tlb_set_page|tlb_vaddr"),
     ("TLB and jump cache flushes", r"tlb_flush|tlb_reset|tb_flush_jmp|cpu_tlb|tlb_"),
-    ("memory access by helpers", r"^(helper_)?(be|le|ret|full)?_?(ld|st)[a-z0-9_]*(mmu|ra)|cpu_(ld|st)|load_helper|store_helper"),
+    (
+        "memory access by helpers",
+        r"^(helper_)?(be|le|ret|full)?_?(ld|st)[a-z0-9_]*(mmu|ra)|cpu_(ld|st)|(load|store)_helper",
+    ),
     ("device and MMIO access", r"memory_region|address_space|flatview|apic|virtio|pci_|hpet|io_|blk_|bdrv_"),
     ("finding translated code", r"lookup_tb|tb_htable|tb_lookup|qht_|cpu_exec|tb_jmp|cpu_get_tb"),
     ("translating code", r"tcg_|gen_|translator|tb_|liveness|temp_|optimize|disas|ld_code|plugin"),
@@ -28,7 +31,8 @@ KINDS = [
 @contextlib.contextmanager
 def recorded(pid, data):
     """Samples the threads of the process in the block. Without perf it does nothing."""
-    words = ["perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "997", "--pid", str(pid), "--output", str(data)]
+    words = ["perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "199"]
+    words += ["--pid", str(pid), "--output", str(data)]
     try:
         sampling = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except FileNotFoundError:
@@ -51,7 +55,8 @@ def exported(program):
 
 def load_offset(program):
     """What to add to an offset in the file to get an address in the program's code."""
-    shown = subprocess.run(["readelf", "--program-headers", "--wide", program], capture_output=True, text=True, check=True)
+    words = ["readelf", "--program-headers", "--wide", program]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True)
     for line in shown.stdout.splitlines():
         words = line.split()
         if words[:1] == ["LOAD"] and "E" in "".join(words[6:-1]):
@@ -87,10 +92,11 @@ def summarize(data, program):
             name = names[max(index, 0)]
             kinds[next((kind for kind, pattern in KINDS if re.search(pattern, name)), "other parts of QEMU")] += 1
             functions[name] += 1
-        elif file.startswith("[kernel") or "[k" in file:
+        elif file.startswith("[k"):
             kinds["the host's kernel"] += 1
             functions[f"kernel: {symbol.partition('+')[0]}"] += 1
-        elif file.startswith(("[", "//anon", "/memfd", "anon")) or "tcg" in file:
+        elif file.startswith(("[", "//anon", "/memfd", "anon")) or re.search(r"perf-\d+\.map", file):
+            # perf names anonymous code after the file in which a just-in-time compiler could describe it.
             kinds["translated code"] += 1
         else:
             kinds["libraries"] += 1

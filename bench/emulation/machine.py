@@ -18,7 +18,9 @@ MACHINE = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
 MACHINE += ["-machine", "q35,usb=off,sata=off,smbus=off,vmport=off,mem-merge=off,memory-backend=memory"]
 CPU = "max,la57=off,xlevel=0x80000008,erms=off"
 COMMAND_LINE = "console=ttyS1 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check random.trust_cpu=on "
-COMMAND_LINE += "cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock init_on_alloc=0"
+COMMAND_LINE += "cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock init_on_alloc=0 "
+# The guest agent turns the randomization of addresses off where code is translated.
+COMMAND_LINE += "norandmaps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +92,12 @@ class Machine:
                 file.truncate(image.memory_mib << 20)
             memory = f"memory-backend-file,id=memory,size={image.memory_mib}M,mem-path={file.name},share=off"
         words = [*program(variant.qemu), *MACHINE, "-name", "bench,debug-threads=on"]
-        words += ["-accel", f"tcg,thread=multi,tb-size={variant.translation_mib}", "-smp", str(variant.vcpus or image.vcpus)]
+        words += [
+            "-accel",
+            f"tcg,thread=multi,tb-size={variant.translation_mib}",
+            "-smp",
+            str(variant.vcpus or image.vcpus),
+        ]
         words += ["-cpu", f"{variant.cpu},vmx=off,svm=off", "-m", str(image.memory_mib), "-object", memory]
         words += ["-drive", f"if=virtio,file={image.root},format=raw,snapshot=on"]
         words += ["-kernel", str(image.vmlinuz), "-initrd", str(initrd), "-append", f"{COMMAND_LINE} {variant.kernel}"]

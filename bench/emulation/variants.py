@@ -48,7 +48,7 @@ KERNEL = [
     Variant("audit, psi", kernel="audit=1 psi=1"),
     Variant("pages zeroed", kernel="init_on_alloc=1"),
     Variant("no user access prevention", kernel="nosmap nosmep"),
-    Variant("randomization off", kernel="nokaslr norandmaps"),
+    Variant("random addresses", kernel="sysctl.kernel.randomize_va_space=2"),
 ]
 
 GROUPS = {

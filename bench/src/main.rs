@@ -57,7 +57,8 @@ struct Options {
     /// Only the endurance part; written to `density.json` and `density.svg`
     #[arg(long)]
     density: bool,
-    /// Only measure how cost grows with sizes and numbers; written to `growth.json` and `growth-*.svg`
+    /// Only measure how cost grows with sizes and numbers; written to `growth-*.json` and
+    /// `growth-*.svg`
     #[arg(long)]
     growth: bool,
     /// The template for --agent-day

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
 use sandling_engine::{EndReason, Engine, Sandbox};
 
 use super::series::Growth;
@@ -14,11 +13,12 @@ use crate::forks::answers;
 /// Where the memory is measured.
 const NUMBERS: [usize; 8] = [1, 10, 25, 50, 100, 200, 300, 400];
 
-pub async fn measure(options: &Options, engine: &Arc<Engine>) -> anyhow::Result<Growth> {
-    let lines = ["memory of each (Pss), MiB", "memory the host lacks, MiB / number", "one more → first answer, ms"];
-    let axes = ["sandboxes alive", "MiB, or milliseconds"];
-    let mut growth = Growth::new("alive", "Sandboxes that are alive and idle", axes, lines);
-    let before = available_mib()?;
+pub async fn measure(options: &Options, engine: &Arc<Engine>) -> anyhow::Result<[Growth; 2]> {
+    let axis = "sandboxes alive";
+    let title = "Memory of sandboxes that are alive and idle";
+    let mut memory = Growth::new("alive", title, [axis, "MiB"], ["memory of each (Pss)"]);
+    let title = "One more sandbox, by how many are alive";
+    let mut create = Growth::new("crowd", title, [axis, "milliseconds"], ["create → first answer"]);
     let (mut alive, mut creates) = (Vec::new(), Vec::new());
     for number in 1..=options.alive {
         progress("alive", number, options.alive);
@@ -28,14 +28,14 @@ pub async fn measure(options: &Options, engine: &Arc<Engine>) -> anyhow::Result<
         creates.push(started.elapsed().as_secs_f64() * 1e3);
         alive.push(sandbox);
         if NUMBERS.contains(&number) || number == options.alive {
-            let lacking = before.saturating_sub(available_mib()?) as f64 / number as f64;
-            growth.add(number as f64, [vec![mean_pss_mib(&alive).await?], vec![lacking], std::mem::take(&mut creates)]);
+            memory.add(number as f64, [vec![mean_pss_mib(&alive).await?]]);
+            create.add(number as f64, [std::mem::take(&mut creates)]);
         }
     }
     for sandbox in alive {
         sandbox.end(EndReason::Requested).await?;
     }
-    Ok(growth)
+    Ok([memory, create])
 }
 
 async fn mean_pss_mib(alive: &[Arc<Sandbox>]) -> anyhow::Result<f64> {
@@ -44,11 +44,4 @@ async fn mean_pss_mib(alive: &[Arc<Sandbox>]) -> anyhow::Result<f64> {
         bytes += sandbox.host_usage().await?.host.pss_bytes;
     }
     Ok(bytes as f64 / f64::from(1 << 20) / alive.len() as f64)
-}
-
-fn available_mib() -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).context("no MemAvailable")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib >> 10)
 }

@@ -22,21 +22,25 @@ const DEPTHS: usize = 24;
 const FILES: [usize; 5] = [10, 100, 500, 1000, 2000];
 const MILLISECONDS: &str = "milliseconds";
 
+/// Writes each chart as soon as it is measured. Those that bake templates in other sizes come last.
 pub async fn measure(options: &Options) -> anyhow::Result<()> {
-    let mut all = Vec::new();
     let (engine, _home) = engine(options, 0).await?;
-    all.push(memory(options, &engine).await?);
-    all.push(written(options, &engine).await?);
-    all.push(depth(options, &engine).await?);
-    all.push(files(options, &engine).await?);
-    all.push(alive::measure(options, &engine).await?);
-    engine.close().await;
-    for growth in &all {
-        std::fs::write(options.out.join(format!("growth-{}.svg", growth.name)), chart::svg(growth))?;
+    save(options, &depth(options, &engine).await?)?;
+    save(options, &files(options, &engine).await?)?;
+    for growth in alive::measure(options, &engine).await? {
+        save(options, &growth)?;
     }
-    std::fs::write(options.out.join("growth.json"), serde_json::to_vec_pretty(&all)?)?;
+    save(options, &written(options, &engine).await?)?;
+    save(options, &memory(options, &engine).await?)?;
+    engine.close().await;
     println!("written to {}", options.out.display());
     Ok(())
+}
+
+fn save(options: &Options, growth: &Growth) -> anyhow::Result<()> {
+    let place = |ending: &str| options.out.join(format!("growth-{}.{ending}", growth.name));
+    std::fs::write(place("svg"), chart::svg(growth))?;
+    Ok(std::fs::write(place("json"), serde_json::to_vec_pretty(growth)?)?)
 }
 
 async fn memory(options: &Options, engine: &Arc<Engine>) -> anyhow::Result<Growth> {
