@@ -95,7 +95,7 @@ def use(fleet, made, name):
         for sandbox in made:
             assert node.client.run(sandbox, "echo here") == "here\n"
     last = fleet.nodes[-1]
-    last.cli("fleet", "drain", last.name)
+    last.cli("fleet", "drain", "--keep-sandboxes", last.name)
     processes.until("all nodes know the drain", lambda: all(is_refused_by(node, last) for node in fleet.nodes))
     last.cli("fleet", "undrain", last.name)
     fleet.wait_until_healed()

@@ -45,7 +45,7 @@ def kinds():
 def drain(_fleet, node):
     # Without etcd, nobody can drain a node.
     with contextlib.suppress(AssertionError):
-        node.cli("fleet", "drain", node.name)
+        node.cli("fleet", "drain", "--keep-sandboxes", node.name)
 
 
 def undrain(_fleet, node):
