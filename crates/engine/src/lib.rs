@@ -59,7 +59,10 @@ pub use sandbox::{
     Execution, GrowError, Output, RunError, RunLimits, RunSpec, Sandbox, SandboxUsage, Upload, UseError, Watch,
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
-pub use snapshot::{ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots};
+pub use snapshot::{
+    ExportError, HostNeeds, ImportError, IncomingSnapshot, KeptSnapshot, PartFile, RestoreError, SaveTimes,
+    SnapshotError, SnapshotParts, Snapshots, WantedFile,
+};
 pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
 pub use trace::TRACE_TARGET;
 pub use volume::{VolumeError, VolumeSpec, VolumeView, Volumes};

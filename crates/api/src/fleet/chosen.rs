@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use sandling_fleet::{is_assigned, release};
-use sandling_service::{IdempotencyKey, KeyRefused, WorkspaceName};
+use sandling_service::{IdempotencyKey, KeyRefused, Scope, WorkspaceName};
 
 use super::member::Fleet;
 use super::place::{Wanted, key, refused};
@@ -41,7 +41,13 @@ where
     let (parts, body) = request.into_parts();
     let principal = app.service.tokens.authenticate(&presented(&parts));
     let body = extract::read(body).await?;
-    let is_local = Wanted::read(&body).is_local();
+    let wanted = Wanted::read(&body);
+    let is_local = wanted.is_local();
+    if let (Ok(principal), Some(snapshot)) = (&principal, &wanted.from_snapshot)
+        && principal.require(Scope::Run).is_ok()
+    {
+        fleet.bring(app, &principal.workspace, snapshot).await?;
+    }
     let key = key(&parts);
     let request = Request::from_parts(parts, Body::from(body));
     let (Ok(principal), Some(key)) = (principal, key) else {

@@ -65,6 +65,7 @@ where
     F: Future<Output = Response>,
 {
     let path = request.uri().path().to_owned();
+    let parts = copy(&request).into_parts().0;
     let mut lists = match gather(fleet, app, request, here).await {
         Ok(lists) => lists,
         Err(refusal) => return refusal,
@@ -78,6 +79,8 @@ where
     let mut all: Vec<Value> = lists.pages.drain(..).flat_map(named).collect();
     match &*path {
         SNAPSHOTS => {
+            let stored = fleet.stored_elsewhere(app, &parts, &all).await;
+            all.extend(stored);
             all.sort_by_cached_key(|item| Reverse(position(item)));
             lists.respond(&json!({ WRAPPED: all }))
         }

@@ -13,9 +13,10 @@ use tokio_rustls::TlsConnector;
 
 use super::chosen::KeyedCreates;
 use super::connections::Connections;
+use super::durable::FleetStore;
 use super::find::Sought;
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{accounts, chosen, engine, find, health, join, list, named, place, templates, volumes};
+use super::{accounts, bring, chosen, engine, find, health, join, list, named, place, templates, volumes};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -37,13 +38,17 @@ pub struct Fleet {
     pub(super) connections: Connections,
     pub(super) creates: KeyedCreates,
     pub(super) shared: SharedRecords,
+    /// Absent if the fleet has none.
+    pub(super) store: Option<FleetStore>,
     tls: Tls,
 }
 
 impl Fleet {
     pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
         let (tls, connector) = settings.tls(home)?;
-        let shared = SharedRecords::new(join::read(&LocalCertificate::at(&home.fleet()).authority_key())?.as_bytes());
+        let secret = join::read(&LocalCertificate::at(&home.fleet()).authority_key())?;
+        let shared = SharedRecords::new(secret.as_bytes());
+        let store = FleetStore::open(&settings, home, secret.as_bytes())?;
         let hardware = engine.probe().accelerator.to_string();
         let about = NodeRecord {
             fingerprint: settings.fingerprint.clone(),
@@ -64,6 +69,7 @@ impl Fleet {
             connections: Connections::default(),
             creates: KeyedCreates::default(),
             shared,
+            store,
             tls,
         }))
     }
@@ -84,12 +90,12 @@ impl Fleet {
         app.dialect_state::<Attached>().0.get().cloned()
     }
 
-    /// Stays a member, and shares tokens with the others, until the future is dropped.
+    /// Stays a member, shares tokens with the others and makes snapshots durable, until the future is dropped.
     pub async fn keep(&self, app: &App) {
         if self.settings.runs_engine {
             engine::wait_until_ready(self.membership.ledger()).await;
         }
-        tokio::join!(self.membership.keep(), self.share_accounts(app));
+        tokio::join!(self.membership.keep(), self.share_accounts(app), self.keep_durable(app));
     }
 
     pub(crate) async fn answer<F>(&self, app: &App, request: Request, answer_here: impl Fn(Request) -> F) -> Response
@@ -110,8 +116,11 @@ impl Fleet {
                 Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
             }
             // What nodes ask each other is none of their clients' business.
-            (Sender::Node(_), &Method::GET, health::PATH) if !is_passed_on => return health::answer(),
+            (Sender::Node(_), &Method::GET, health::PATH) if !is_passed_on => return health::answer(self),
             (Sender::Node(_), &Method::GET, place::PATH) if !is_passed_on => return place::answer(self, app, &request),
+            (Sender::Node(_), &Method::GET, bring::PATH) if !is_passed_on => {
+                return bring::answer(app, request.uri().query()).await;
+            }
             (Sender::Node(_), &Method::GET, find::PATH) if !is_passed_on => return find::answer(app, &request),
             (Sender::Node(_), &Method::POST, path) if named::is_collection(path) && !is_about_sandbox => {
                 chosen::create(self, app, request, here).await
@@ -163,7 +172,14 @@ impl Fleet {
     {
         let (parts, body) = request.into_parts();
         let owner = match Sought::missing_here(app, &parts) {
-            Some(sought) => sought.owner(self, app).await?,
+            Some(sought) => match sought.owner(self, app).await {
+                Ok(Some(owner)) => Some(owner),
+                // Its node is down or was removed, but the fleet knows what is durable.
+                neither => match self.answer_for_stored(app, &sought, &parts).await? {
+                    Some(response) => return Ok(response),
+                    None => neither?,
+                },
+            },
             None => None,
         };
         let request = Request::from_parts(parts, body);

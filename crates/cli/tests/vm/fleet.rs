@@ -21,31 +21,31 @@ const TOKEN: &str = "the-same-on-all-nodes";
 const OPERATOR: &str = "authorization: Bearer the-same-on-all-nodes\r\n";
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Node {
-    home: TempDir,
-    name: &'static str,
+pub(crate) struct Node {
+    pub(crate) home: TempDir,
+    pub(crate) name: &'static str,
     /// Where other nodes connect.
     address: String,
     /// Where clients connect.
     api: String,
     /// More of its environment.
-    variables: &'static [(&'static str, &'static str)],
+    pub(crate) variables: &'static [(&'static str, &'static str)],
     child: Option<Child>,
 }
 
-struct Answer {
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}\n{}", self.head, self.body))
     }
 }
 
 impl Node {
-    fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         let (home, address) = (TempDir::new().unwrap(), free_address());
         Self { home, name, address, api: String::new(), variables: &[], child: None }
     }
@@ -64,13 +64,13 @@ impl Node {
     }
 
     #[track_caller]
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.output(arguments);
         assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     }
 
-    fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]);
         let mut child = serve.stderr(log).spawn().unwrap();
@@ -85,7 +85,7 @@ impl Node {
         self.home.path().join("server.log")
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -103,7 +103,7 @@ impl Node {
         stream
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let headers = format!("connection: close\r\n{headers}");
         let mut text = String::new();
         self.send(method, path, &headers, body).read_to_string(&mut text).unwrap();
@@ -122,7 +122,7 @@ impl Node {
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.ask("POST", path, "host: x\r\n", body)
     }
 
@@ -148,10 +148,16 @@ impl Drop for Node {
 }
 
 /// Makes servers the nodes of a new fleet.
-fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
+pub(crate) fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
+    start_fleet_with(etcd, nodes, &[]);
+}
+
+/// The same with more options of `fleet init`.
+pub(crate) fn start_fleet_with(etcd: &EtcdServer, nodes: &mut [&mut Node], options: &[&str]) {
     let (first, others) = nodes.split_first_mut().unwrap();
     let engine = format!("etcd://{}", etcd.address());
-    let init = first.ok(&["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine]);
+    let init = ["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine];
+    let init = first.ok(&[&init[..], options].concat());
     first.serve();
     wait_for("the first is a member", || first.states().len() == 1);
     let mut token = Some(init);
@@ -165,7 +171,7 @@ fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
 }
 
 /// Waits until exactly these nodes are drained.
-fn drain(through: &Node, drained: &[&str]) {
+pub(crate) fn drain(through: &Node, drained: &[&str]) {
     for (name, _) in through.states() {
         let wanted = if drained.contains(&&*name) { "drain" } else { "undrain" };
         through.ok(&["fleet", wanted, &name]);
@@ -186,7 +192,7 @@ fn free_address() -> String {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "still waiting until {what}");

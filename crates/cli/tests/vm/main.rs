@@ -5,6 +5,7 @@ mod cli;
 #[path = "../../../fleet/tests/contract/etcd_server.rs"]
 mod etcd_server;
 mod fleet;
+mod fleet_store;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;
@@ -13,6 +14,8 @@ mod killed_run;
 mod namespace;
 mod nested;
 mod remote;
+#[path = "../../../fleet/tests/contract/s3_server.rs"]
+mod s3_server;
 mod served;
 #[path = "../../../network/tests/suite/servers.rs"]
 #[allow(dead_code, reason = "the gateway's tests use the rest")]

@@ -18,12 +18,14 @@
 
 mod error;
 mod export;
+mod fetched;
 mod files;
 mod hashing;
 mod import;
 mod kept;
 pub(crate) mod mend;
 mod overlay;
+mod parts;
 mod portable;
 mod restore;
 mod save;
@@ -33,9 +35,11 @@ mod template;
 mod unwritten;
 
 pub use error::SnapshotError;
+pub use fetched::{IncomingSnapshot, WantedFile};
 pub use import::ImportError;
 pub(crate) use import::read_export;
 pub use kept::KeptSnapshot;
+pub use parts::{HostNeeds, PartFile, SnapshotParts};
 pub use portable::ExportError;
 pub use restore::RestoreError;
 pub use save::SaveTimes;
