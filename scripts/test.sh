@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+. scripts/s3_server.sh
 . scripts/templates.sh
 
 scratch=$(mktemp -d)
@@ -87,6 +88,7 @@ install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 # A newer Node than Debian's brings its own npm.
 command -v node >/dev/null || install_packages nodejs
 command -v npm >/dev/null || install_packages npm
+install_s3_server
 
 step "format and structure"
 check_retries

@@ -18,6 +18,7 @@ mod create_sandbox;
 mod dashboard;
 mod default_cell;
 mod delete_workspace;
+mod durability;
 mod e2b;
 mod error;
 mod extract;
@@ -57,7 +58,9 @@ mod tls;
 mod webhook_sender;
 
 pub use app::App;
-pub use fleet::{Fleet, FleetError, FleetSettings, JoinToken, PeerHealth, address_of_own_engine, start_engine};
+pub use fleet::{
+    Fleet, FleetError, FleetSettings, JoinToken, PeerHealth, StoreHealth, address_of_own_engine, start_engine,
+};
 pub use forwarded::TrustedProxies;
 pub use native::openapi_json;
 pub use server::{Listener, ServerLimits, serve};

@@ -8,10 +8,15 @@ use crate::error::ApiError;
 
 /// The id of a workspace's snapshot, given its id or its name. Of several with one name, it is the newest.
 pub(crate) fn resolve(app: &App, workspace: &WorkspaceName, named: &str) -> Result<SnapshotId, ApiError> {
-    match SnapshotId::parse(named) {
-        Some(id) => Ok(id),
-        None => by_name(app, workspace.as_str(), named)?.ok_or_else(|| ApiError::not_found("snapshot")),
+    if let Some(id) = SnapshotId::parse(named) {
+        return Ok(id);
     }
+    if let Some(id) = by_name(app, workspace.as_str(), named)? {
+        return Ok(id);
+    }
+    // A copy of another node's, brought here for a create a moment ago.
+    let fetched = app.engine.snapshots().fetched_by_name(workspace.as_str(), named)?;
+    fetched.map(|info| info.id).ok_or_else(|| ApiError::not_found("snapshot"))
 }
 
 /// Refuses a name that another snapshot of the workspace has.

@@ -62,7 +62,8 @@ pub use sandbox::{
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
-    CargoError, ExportError, ImportError, KeptSnapshot, RestoreError, SaveTimes, SnapshotError, Snapshots,
+    CargoError, ExportError, HostNeeds, ImportError, IncomingSnapshot, KeptSnapshot, PartFile, RestoreError, SaveTimes,
+    SnapshotError, SnapshotParts, Snapshots, WantedFile,
 };
 pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
 pub use trace::TRACE_TARGET;

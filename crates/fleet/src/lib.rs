@@ -21,6 +21,7 @@ mod placement;
 mod records;
 mod removal;
 mod shared;
+pub mod store;
 
 pub use claims::Identity;
 pub use clock::{BootClock, Clock};

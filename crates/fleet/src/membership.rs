@@ -348,7 +348,7 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
     }
 
     /// The one member that all nodes with the same table choose for a task.
-    pub(crate) fn chosen_for(&self, task: &str) -> Option<Arc<str>> {
+    pub fn chosen_for(&self, task: &str) -> Option<Arc<str>> {
         self.state().table.chosen_for(task)
     }
 

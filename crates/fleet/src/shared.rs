@@ -80,6 +80,17 @@ impl SharedRecords {
         blake3::Hash::from_hex(&proven.proof).is_ok_and(|given| self.proof(name, &proven.body) == given)
     }
 
+    /// The value of a record that not every node has a copy of.
+    pub(crate) fn prove(&self, key: &str, body: &str) -> String {
+        encode(&Proven { body: body.to_owned(), proof: self.proof(key, body).to_hex().to_string() })
+    }
+
+    /// The body of such a record. `None` if no node has written it.
+    pub(crate) fn proven(&self, record: &Record) -> Option<String> {
+        let proven = decode::<Proven>(record).ok()?;
+        self.is_genuine(&record.key, &proven).then_some(proven.body)
+    }
+
     fn proof(&self, name: &str, body: &str) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.key).update(name.as_bytes()).update(b"\0").update(body.as_bytes()).finalize()
     }

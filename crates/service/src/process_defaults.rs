@@ -23,7 +23,7 @@ pub fn inherit_process_defaults(
     start: StartDirectory,
 ) -> Result<(), StoreError> {
     let template = match &spec.from_snapshot {
-        Some(id) => engine.snapshots().find(&spec.workspace, id)?,
+        Some(id) => engine.snapshots().find_usable(&spec.workspace, id)?,
         None => engine.snapshots().of_template(&spec.workspace, &spec.template)?,
     };
     let of_image =

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::network::NetworkRequest;
 use crate::network_view::NetworkSummary;
 use crate::repl::{CellResult, RunCode};
+use crate::snapshot::Durability;
 use crate::volume::{MountedView, VolumeMount};
 
 /// The template of a sandbox whose creator names none: with the server, in the command line and in the SDKs. E2B's
@@ -30,6 +31,9 @@ pub struct SandboxView {
     pub disk_mb: u32,
     /// `creating`, `running`, `paused`, `hibernated`, `unreadable` or `deleted`.
     pub status: &'static str,
+    /// Of a hibernated sandbox: whether what it wakes from survives the loss of its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     pub created_at: String,
     /// The same for all sandboxes, because each has its own gateway.
     pub guest_ip: String,

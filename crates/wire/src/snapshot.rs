@@ -14,6 +14,17 @@ pub struct SnapshotRequest {
     pub volumes: Option<VolumesName>,
     /// If false, only the disk is saved, and sandboxes created from the snapshot boot.
     pub keep_memory: Option<bool>,
+    /// If true, the response comes when the snapshot is in the fleet's store. The server must be in a fleet with a store.
+    pub durable: Option<bool>,
+}
+
+/// `local`: only its node has it. `durable`: the fleet's store has it, so any node can create sandboxes from it, also if its
+/// own node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    Local,
+    Durable,
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -60,6 +71,8 @@ pub struct SnapshotView {
     pub memory_mb: u32,
     pub disk_mb: u32,
     pub digest: String,
+    /// Whether it survives the loss of its node.
+    pub durability: Durability,
     /// In a list of a fleet: the node that has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,

@@ -18,6 +18,7 @@ mod qmp;
 mod rows;
 mod scrubber;
 mod sockets;
+mod store_manifests;
 mod tokens;
 mod trees;
 
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rows", run: rows::run },
     Target { name: "scrubber", run: scrubber::run },
     Target { name: "sockets", run: sockets::run },
+    Target { name: "store_manifests", run: store_manifests::run },
     Target { name: "tokens", run: tokens::run },
     Target { name: "trees", run: trees::run },
 ];

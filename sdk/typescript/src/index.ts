@@ -33,6 +33,7 @@ export type {
   Listeners,
   OnVolumes,
   RunCodeOptions,
+  SnapshotOptions,
   VolumeMount,
 } from "./options.js";
 export { type AcquireOptions, Lease, type PoolOptions, SandboxPool } from "./pool.js";

@@ -233,6 +233,8 @@ export interface SnapshotInfo {
   template?: string;
   sizeBytes?: number;
   createdAt?: string;
+  /** `durable` if the store of the server's fleet has it, so that it survives the loss of its node. */
+  durability?: "local" | "durable";
 }
 
 /** A named disk that outlives sandboxes. */

@@ -9,6 +9,18 @@ export const DEFAULT_TEMPLATE = "code-interpreter";
 /** What a copy of a sandbox gets of its volumes: nothing, a read-only view, or its own copies. */
 export type OnVolumes = "detach" | "read_only" | "clone";
 
+/** Options of a snapshot. */
+export interface SnapshotOptions {
+  /** Unique in the workspace, and usable instead of the ID. */
+  name?: string;
+  /** Required if the sandbox has volumes. */
+  volumes?: OnVolumes;
+  /** If false, only the disk is saved. */
+  keepMemory?: boolean;
+  /** Whether to wait until the store of the server's fleet has it. */
+  durable?: boolean;
+}
+
 /** Options of copies of a sandbox. */
 export interface ForkOptions {
   /** The number or name of a checkpoint. The copies start there, and the sandbox itself does not change. */

@@ -15,7 +15,7 @@ import type { Checkpoint, Diff, FileDiff, SandboxInfo, SnapshotInfo, Timeline } 
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import { SandboxNetwork } from "./network.js";
 import { codeBody, createBody, execBody, isScript, liveCodeBody } from "./options.js";
-import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, RunCodeOptions } from "./options.js";
+import type { CreateOptions, ExecOptions, ForkOptions, Listeners, RunCodeOptions, SnapshotOptions } from "./options.js";
 import { SandboxRequests } from "./requests.js";
 import { SandboxSecrets } from "./secrets.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
@@ -280,9 +280,10 @@ export class Sandbox {
 
   /**
    * Saves memory, disk and devices; the sandbox keeps running. Pass the ID to `create({ fromSnapshot })`. With
-   * `keepMemory: false`, only the disk is saved, and sandboxes from the snapshot boot.
+   * `keepMemory: false`, only the disk is saved, and sandboxes from the snapshot boot. With `durable: true`, the promise
+   * resolves when the store of the server's fleet has the snapshot.
    */
-  async snapshot(options: { name?: string; volumes?: OnVolumes; keepMemory?: boolean } = {}): Promise<SnapshotInfo> {
+  async snapshot(options: SnapshotOptions = {}): Promise<SnapshotInfo> {
     const wanted = toWire(options);
     const body = Object.keys(wanted).length ? wanted : undefined;
     return fromWire(await this.#requests.request("POST", "/snapshots", { body, timeoutMs: MACHINE_WITHIN_MS }));

@@ -31,6 +31,7 @@ impl IntoWire for SandboxInfo {
             memory_mb: self.memory_mib,
             disk_mb: self.disk_mib,
             status: status(self.state),
+            durability: None,
             created_at: self.created_at.to_string(),
             guest_ip: sandling_network::Ends::default().guest_address.to_string(),
             from_snapshot: self.from_snapshot.map(|id| id.to_string()),

@@ -1,7 +1,7 @@
 //! Snapshots.
 
 use sandling_engine::SnapshotInfo;
-use sandling_wire::SnapshotView;
+use sandling_wire::{Durability, SnapshotView};
 
 use super::IntoWire;
 
@@ -25,6 +25,7 @@ impl IntoWire for SnapshotInfo {
             memory_mb: self.memory_mib,
             disk_mb: self.disk_mib,
             digest: self.digest,
+            durability: Durability::Local,
             node: None,
         }
     }

@@ -12,7 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use sandling_fleet::{is_assigned, release};
-use sandling_service::{IdempotencyKey, KeyRefused, WorkspaceName};
+use sandling_service::{IdempotencyKey, KeyRefused, Scope, WorkspaceName};
 
 use super::here::{Here, Opened, Opening};
 use super::member::Fleet;
@@ -32,7 +32,11 @@ pub(super) async fn create(fleet: &Fleet, app: &App, request: Request, here: Her
         Opening::Opened(opened) => opened,
         Opening::NoToken(request) => return Ok(here.answer(request).await),
     };
-    let is_local = Wanted::read(&opened.body).is_local();
+    let wanted = Wanted::read(&opened.body);
+    let is_local = wanted.is_local();
+    if let Some(snapshot) = wanted.from_snapshot.as_ref().filter(|_| opened.principal.require(Scope::Run).is_ok()) {
+        fleet.bring(app, &opened.principal.workspace, snapshot).await?;
+    }
     let Some(key) = key(&opened.parts) else {
         let response = here.answer(opened.request()).await;
         return Ok(if lacks_resources(&response) { declined(response) } else { response });

@@ -81,6 +81,11 @@ impl Sought {
         Self { workspace: workspace.to_owned(), kind: Kind::Snapshot, name: id_or_name.to_owned() }
     }
 
+    /// The workspace, and the id or name of a snapshot. `None` if something else is sought.
+    pub(super) fn as_snapshot(&self) -> Option<(&str, &str)> {
+        (self.kind == Kind::Snapshot).then_some((&*self.workspace, &*self.name))
+    }
+
     pub(super) fn volume(workspace: &str, name: &str) -> Self {
         Self { workspace: workspace.to_owned(), kind: Kind::Volume, name: name.to_owned() }
     }

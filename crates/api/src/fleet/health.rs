@@ -1,4 +1,4 @@
-//! What nodes tell each other for `sandling doctor`.
+//! What nodes tell each other for `sandling doctor` and `sandling fleet status`.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,14 @@ use jiff::Timestamp;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{ServerName, UnixTime};
 use sandling_fleet::NodeRecord;
+use sandling_fleet::store::Blobs;
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 
+use super::durable::{FleetStore, StoreHealth};
 use super::forward;
+use super::join::read;
+use super::member::Fleet;
 use super::settings::{FleetError, FleetSettings, NodeTls, server_name, unusable};
 use crate::tls::LocalCertificate;
 
@@ -26,6 +30,8 @@ struct Answer {
     version: String,
     /// In milliseconds since 1970.
     now: i64,
+    #[serde(default)]
+    store: Option<StoreHealth>,
 }
 
 /// How another node answered.
@@ -35,10 +41,13 @@ pub struct PeerHealth {
     pub round_trip: Duration,
     /// How far its clock is ahead of this machine's, in milliseconds, give or take half of the round trip.
     pub clock_ahead_ms: i64,
+    /// What the node says about the fleet's store. Absent if the fleet has none.
+    pub store: Option<StoreHealth>,
 }
 
-pub(super) fn answer() -> Response {
-    let answer = Answer { version: env!("CARGO_PKG_VERSION").to_owned(), now: Timestamp::now().as_millisecond() };
+pub(super) fn answer(fleet: &Fleet) -> Response {
+    let (version, now) = (env!("CARGO_PKG_VERSION").to_owned(), Timestamp::now().as_millisecond());
+    let answer = Answer { version, now, store: fleet.store.as_ref().map(FleetStore::health) };
     axum::Json(answer).into_response()
 }
 
@@ -61,9 +70,20 @@ impl FleetSettings {
             return Err(format!("it answered {}", response.status()));
         }
         let body = response.into_body().collect().await.map_err(|error| text(&error))?.to_bytes();
-        let Answer { version, now } = serde_json::from_slice(&body).map_err(|error| text(&error))?;
+        let Answer { version, now, store } = serde_json::from_slice(&body).map_err(|error| text(&error))?;
         let half = round_trip.as_millis() as i64 / 2;
-        Ok(PeerHealth { version, round_trip, clock_ahead_ms: now - (sent_at + half) })
+        Ok(PeerHealth { version, round_trip, clock_ahead_ms: now - (sent_at + half), store })
+    }
+
+    /// Whether the fleet's store answers this process and is this fleet's. `None` if the fleet has none.
+    pub async fn check_store(&self, home: &Home) -> Option<Result<(), FleetError>> {
+        let location = self.store.as_ref()?;
+        let check = async {
+            let secret = read(&LocalCertificate::at(&home.fleet()).authority_key())?;
+            let blobs = Blobs::open(location, secret.as_bytes()).map_err(FleetError::Store)?;
+            blobs.check().await.map_err(FleetError::Store)
+        };
+        Some(check.await)
     }
 
     /// Whether this node's certificate is valid after some time.

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use sandling_fleet::store::StoreLocation;
 use sandling_fleet::{JoinPass, PassError, name_in_use};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,8 @@ struct Joined {
     authority: String,
     authority_key: String,
     engine: Vec<String>,
+    #[serde(default)]
+    store: Option<StoreLocation>,
 }
 
 impl JoinToken {
@@ -87,6 +90,7 @@ impl JoinToken {
             address: address.to_owned(),
             engine: joined.engine,
             runs_engine: false,
+            store: joined.store,
             fingerprint: sandling_service::random::hex::<16>(),
             joined_ms: Timestamp::now().as_millisecond(),
         };
@@ -141,7 +145,8 @@ pub(super) async fn answer(fleet: &Fleet, request: Request) -> Result<Response, 
     }
     wish.pass.redeem(authority_key.as_bytes(), now(), &fleet.membership).await.map_err(forbidden)?;
     let authority = read(&files.authority_certificate()).map_err(internal)?;
-    Ok(axum::Json(Joined { authority, authority_key, engine: fleet.settings.engine.clone() }).into_response())
+    let FleetSettings { engine, store, .. } = fleet.settings.clone();
+    Ok(axum::Json(Joined { authority, authority_key, engine, store }).into_response())
 }
 
 fn forbidden(error: PassError) -> ApiError {

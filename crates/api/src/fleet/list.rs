@@ -55,6 +55,7 @@ pub(super) fn is_of_nodes(path: &str) -> bool {
 /// A list of things that stay on their node, which each of them names.
 pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Response {
     let path = request.uri().path().to_owned();
+    let parts = copy(&request).into_parts().0;
     let mut lists = match gather(fleet, app, request, here).await {
         Ok(lists) => lists,
         Err(refusal) => return refusal,
@@ -68,6 +69,8 @@ pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, he
     let mut all: Vec<Value> = lists.pages.drain(..).flat_map(named).collect();
     match &*path {
         SNAPSHOTS => {
+            let stored = fleet.stored_elsewhere(app, &parts, &all).await;
+            all.extend(stored);
             all.sort_by_cached_key(|item| Reverse(position(item)));
             // One that moves is on two nodes for a moment.
             all.dedup_by_key(|item| position(item));

@@ -13,11 +13,12 @@ use tokio_rustls::TlsConnector;
 
 use super::chosen::KeyedCreates;
 use super::connections::Connections;
+use super::durable::FleetStore;
 use super::find::Sought;
 use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{accounts, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes};
+use super::{accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
@@ -45,6 +46,8 @@ pub struct Fleet {
     pub(super) undecided: Arrivals,
     /// Moves that were under way when this process started.
     pub(super) cut_off: Mutex<Vec<CutOff>>,
+    /// Absent if the fleet has none.
+    pub(super) store: Option<FleetStore>,
     tls: Tls,
 }
 
@@ -55,6 +58,7 @@ impl Fleet {
         let (shared, moves) = (SharedRecords::new(secret.as_bytes()), Moves::new(secret.as_bytes()));
         let gate = Gate::default();
         let cut_off = Mutex::new(moves::cut_off(engine, &gate));
+        let store = FleetStore::open(&settings, home, secret.as_bytes())?;
         let hardware = engine.probe().accelerator.to_string();
         let about = NodeRecord {
             fingerprint: settings.fingerprint.clone(),
@@ -79,6 +83,7 @@ impl Fleet {
             gate,
             undecided: Arrivals::default(),
             cut_off,
+            store,
             tls,
         }))
     }
@@ -99,7 +104,7 @@ impl Fleet {
         app.dialect_state::<Attached>().0.get().cloned()
     }
 
-    /// Stays a member, and shares tokens with the others, until the future is dropped.
+    /// Stays a member, shares tokens with the others and makes snapshots durable, until the future is dropped.
     pub async fn keep(&self, app: &App) {
         if self.settings.runs_engine {
             engine::wait_until_ready(self.membership.ledger()).await;
@@ -107,7 +112,7 @@ impl Fleet {
         let moved = self.moves.follow(&self.membership, || ());
         let recover = self.recover_moves(app);
         let moves = async { tokio::join!(recover, self.drain(app), self.decide_arrivals(app), self.forget_ended(app)) };
-        tokio::join!(self.membership.keep(), self.share_accounts(app), moved, moves);
+        tokio::join!(self.membership.keep(), self.share_accounts(app), self.keep_durable(app), moved, moves);
     }
 
     pub(crate) async fn answer<F>(
@@ -146,7 +151,8 @@ impl Fleet {
     /// What nodes ask each other is none of their clients' business.
     async fn answer_node(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         Ok(match (request.method(), request.uri().path()) {
-            (&Method::GET, health::PATH) => health::answer(),
+            (&Method::GET, health::PATH) => health::answer(self),
+            (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
@@ -196,8 +202,15 @@ impl Fleet {
     /// Answers here, unless the request names something that only another node has.
     async fn answer_by_name(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let (parts, body) = request.into_parts();
-        let owner = match Sought::of(app, &parts).filter(|sought| !sought.is_here(app)) {
-            Some(sought) => sought.owner(self, app).await?,
+        let owner = match Sought::missing_here(app, &parts) {
+            Some(sought) => match sought.owner(self, app).await {
+                Ok(Some(owner)) => Some(owner),
+                // Its node is down or was removed, but the fleet knows what is durable.
+                neither => match self.answer_for_stored(app, &sought, &parts).await? {
+                    Some(response) => return Ok(response),
+                    None => neither?,
+                },
+            },
             None => None,
         };
         let request = Request::from_parts(parts, body);

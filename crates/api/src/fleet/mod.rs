@@ -3,10 +3,15 @@
 //! The id of a sandbox carries the tag of the node that created it, and nodes know which sandboxes have moved. A node passes a
 //! request about another node's sandbox on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
 //! offers the most, and lists show the sandboxes of all nodes. A name says nothing about the node, so the nodes are asked for it.
+//!
+//! In a fleet with a store, snapshots are uploaded in the background (`durable.rs`), and any node can bring one here
+//! (`bring.rs`).
 
 mod accounts;
+mod bring;
 mod chosen;
 mod connections;
+mod durable;
 mod engine;
 mod find;
 mod forward;
@@ -20,9 +25,12 @@ mod named;
 mod place;
 mod route;
 mod settings;
+mod stored;
+mod sweep;
 mod templates;
 mod volumes;
 
+pub use durable::StoreHealth;
 pub use engine::{address_of_own_engine, start_engine};
 pub use health::PeerHealth;
 pub use join::JoinToken;

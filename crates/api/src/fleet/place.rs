@@ -46,7 +46,7 @@ pub(super) struct Wanted {
     #[serde(alias = "templateID")]
     template: Option<String>,
     image: Option<serde_json::Value>,
-    from_snapshot: Option<String>,
+    pub(super) from_snapshot: Option<String>,
     #[serde(alias = "volumeMounts")]
     volumes: Option<Vec<WantedVolume>>,
     network_group: Option<serde_json::Value>,
@@ -71,9 +71,10 @@ impl Wanted {
 
     /// What has to be on the node that gets the request.
     fn needs(&self, workspace: &str) -> Vec<Sought> {
-        let snapshot = self.from_snapshot.iter().map(|snapshot| Sought::snapshot(workspace, snapshot));
         let volumes = self.volumes.iter().flatten().map(|volume| Sought::volume(workspace, &volume.name));
-        snapshot.chain(volumes).collect()
+        // Last, because it may be durable: then it can be brought to the volumes.
+        let snapshot = self.from_snapshot.iter().map(|snapshot| Sought::snapshot(workspace, snapshot));
+        volumes.chain(snapshot).collect()
     }
 }
 
@@ -85,6 +86,13 @@ struct Create<'a> {
     wanted: Wanted,
     dialect: TemplateDialect,
     key: Option<String>,
+}
+
+/// A durable snapshot that is not where the sandbox will be.
+struct Durable {
+    id: String,
+    /// What a host must have to restore it.
+    made_on: String,
 }
 
 /// Whose names of templates a request uses.
@@ -163,16 +171,30 @@ impl Create<'_> {
             Sought::sandbox(&self.workspace, name).refuse_taken(self.fleet, self.app).await?;
         }
         if self.wanted.is_local() {
-            return self.only_node().await;
+            return self.only_node(declined).await;
         }
-        self.choose(declined).await
+        self.choose(declined, None).await
     }
 
-    /// The node that has everything that the sandbox needs. If something is nowhere, this node says so.
-    async fn only_node(&self) -> Result<Arc<str>, ApiError> {
+    /// The node that has everything that the sandbox needs, but for a durable snapshot, which can be brought to any. If
+    /// something is nowhere, this node says so.
+    async fn only_node(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
         let mut only: Option<(Sought, Member)> = None;
         for sought in self.wanted.needs(&self.workspace) {
-            let Some(member) = sought.holder(self.fleet, self.app).await? else { continue };
+            let holder = sought.holder(self.fleet, self.app).await;
+            let is_usable = |member: &Member| {
+                let is_there = only.as_ref().is_none_or(|(_, there)| there.name == member.name);
+                is_there && !member.record.draining && !declined.contains(&member.name)
+            };
+            if !matches!(&holder, Ok(Some(member)) if is_usable(member))
+                && let Some(durable) = self.durable(&sought).await?
+            {
+                return match only {
+                    Some((_, member)) => Ok(member.name),
+                    None => self.choose(declined, Some(&durable)).await,
+                };
+            }
+            let Some(member) = holder? else { continue };
             match &only {
                 Some((first, there)) if there.name != member.name => {
                     let message = format!(
@@ -191,24 +213,35 @@ impl Create<'_> {
         Ok(only.map_or_else(|| self.fleet.membership.name().into(), |(_, member)| member.name))
     }
 
-    /// The cheapest of the candidates that would take the sandbox. If a candidate does not have the template, all nodes are
-    /// asked in the end.
-    async fn choose(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
+    async fn durable(&self, sought: &Sought) -> Result<Option<Durable>, ApiError> {
+        let Some((workspace, named)) = sought.as_snapshot() else { return Ok(None) };
+        let found = self.fleet.stored(workspace, named).await?;
+        Ok(found.map(|(id, record)| Durable { id: id.to_string(), made_on: record.made_on }))
+    }
+
+    /// The cheapest of the candidates that would take the sandbox. If a candidate does not have the template, or cannot restore
+    /// the snapshot, all nodes are asked in the end.
+    async fn choose(&self, declined: &[Arc<str>], durable: Option<&Durable>) -> Result<Arc<str>, ApiError> {
         let membership = &self.fleet.membership;
         let declined = declined.iter().map(|name| (name.clone(), Refusal::Other("declined it".to_owned())));
         let mut refusals: BTreeMap<_, _> = declined.collect();
         for round in 0..=ROUNDS {
             let mut candidates = match round {
-                ROUNDS if !refusals.values().any(|refusal| *refusal == Refusal::NoTemplate) => Vec::new(),
+                ROUNDS if durable.is_none() && !refusals.values().any(|refusal| *refusal == Refusal::NoTemplate) => {
+                    Vec::new()
+                }
                 ROUNDS => {
                     let mut all = membership.members();
                     all.retain(|member| member.record.hardware == self.fleet.hardware);
                     all
                 }
-                _ => membership.candidates(self.template(), &self.fleet.hardware, round, fastrand::u64(..)),
+                _ => {
+                    let wanted = durable.map_or(self.template(), |durable| &durable.id);
+                    membership.candidates(wanted, &self.fleet.hardware, round, fastrand::u64(..))
+                }
             };
             candidates.retain(|member| !refusals.contains_key(&member.name));
-            if let Some(cheapest) = self.cheapest(candidates, &mut refusals).await {
+            if let Some(cheapest) = self.cheapest(candidates, durable, &mut refusals).await {
                 return Ok(cheapest);
             }
         }
@@ -225,9 +258,14 @@ impl Create<'_> {
     }
 
     /// Asks the candidates at once.
-    async fn cheapest(&self, candidates: Vec<Member>, refusals: &mut BTreeMap<Arc<str>, Refusal>) -> Option<Arc<str>> {
+    async fn cheapest(
+        &self,
+        candidates: Vec<Member>,
+        durable: Option<&Durable>,
+        refusals: &mut BTreeMap<Arc<str>, Refusal>,
+    ) -> Option<Arc<str>> {
         let offers = candidates.into_iter().map(|member| async move {
-            let offer = tokio::time::timeout(OFFER_WITHIN, self.ask(&member)).await;
+            let offer = tokio::time::timeout(OFFER_WITHIN, self.ask(&member, durable)).await;
             (offer.unwrap_or_else(|_| Err("did not answer in time".to_owned().into())), member)
         });
         let mut best: Option<(u64, Arc<str>)> = None;
@@ -241,13 +279,22 @@ impl Create<'_> {
         best.map(|(_, name)| name)
     }
 
-    async fn ask(&self, member: &Member) -> Result<u64, Refusal> {
+    async fn ask(&self, member: &Member, durable: Option<&Durable>) -> Result<u64, Refusal> {
         let (fleet, app) = (self.fleet, self.app);
+        let made_on = durable.map_or("", |durable| &durable.made_on);
         if *member.name == *fleet.membership.name() {
-            return offer(fleet, app, &self.workspace, self.template(), self.dialect);
+            return match durable {
+                Some(_) => offer_to_restore(fleet, app, made_on),
+                None => offer(fleet, app, &self.workspace, self.template(), self.dialect),
+            };
         }
         let dialect = if self.dialect == TemplateDialect::E2b { E2B } else { "" };
-        let query = [("workspace", &*self.workspace), ("template", self.template()), ("dialect", dialect)];
+        let query = [
+            ("workspace", &*self.workspace),
+            ("template", self.template()),
+            ("dialect", dialect),
+            ("made_on", made_on),
+        ];
         let path = format!("{PATH}?{}", serde_urlencoded::to_string(query).unwrap_or_default());
         let response = fleet.ask(app, member, &path).await.map_err(|error| error.message)?;
         let status = response.status();
@@ -292,7 +339,12 @@ pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
     let query = request.uri().query();
     let value = |name| crate::auth::query_value(query, name);
     let dialect = if value("dialect") == E2B { TemplateDialect::E2b } else { TemplateDialect::Native };
-    match offer(fleet, app, &value("workspace"), &value("template"), dialect) {
+    let made_on = value("made_on");
+    let offered = match &*made_on {
+        "" => offer(fleet, app, &value("workspace"), &value("template"), dialect),
+        _ => offer_to_restore(fleet, app, &made_on),
+    };
+    match offered {
         Ok(cost) => cost.to_string().into_response(),
         Err(Refusal::NoTemplate) => StatusCode::NOT_FOUND.into_response(),
         Err(Refusal::Other(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
@@ -301,16 +353,30 @@ pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
 
 /// What a sandbox would cost here, or why this node does not take it.
 fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str, dialect: TemplateDialect) -> Result<u64, Refusal> {
-    if fleet.membership.writer().is_none() {
-        return Err("has lost its lease".to_owned().into());
-    }
     let has_template = match dialect {
         TemplateDialect::Native => find_template(&app.engine, workspace, template).is_ok_and(|found| found.is_some()),
         TemplateDialect::E2b => e2b::has_template(app, workspace, template),
     };
-    if !has_template {
-        return Err(Refusal::NoTemplate);
+    // Without its lease, a node cannot know that no other node has the template.
+    check_lease(fleet)?;
+    if has_template { cost(fleet, app) } else { Err(Refusal::NoTemplate) }
+}
+
+/// The same for a sandbox from a durable snapshot, whose template is stored with it.
+fn offer_to_restore(fleet: &Fleet, app: &App, made_on: &str) -> Result<u64, Refusal> {
+    if !fleet.can_restore(app, made_on) {
+        return Err("has another CPU model or another QEMU than the snapshot needs".to_owned().into());
     }
+    cost(fleet, app)
+}
+
+fn check_lease(fleet: &Fleet) -> Result<(), Refusal> {
+    let writer = fleet.membership.writer();
+    writer.map(drop).ok_or_else(|| "has lost its lease".to_owned().into())
+}
+
+fn cost(fleet: &Fleet, app: &App) -> Result<u64, Refusal> {
+    check_lease(fleet)?;
     if fleet.membership.is_draining() {
         return Err("is draining".to_owned().into());
     }

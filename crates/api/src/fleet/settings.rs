@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use sandling_fleet::store::{StoreError, StoreLocation};
 use sandling_fleet::{BootClock, EtcdLedger};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ pub enum FleetError {
     Tls(#[from] TlsError),
     #[error("the fleet's certificates cannot be used: {0}")]
     Certificates(String),
+    #[error("the fleet's store cannot be used")]
+    Store(#[source] StoreError),
     #[error("cannot start the fleet's etcd")]
     Engine(#[source] io::Error),
 }
@@ -52,6 +55,9 @@ pub struct FleetSettings {
     pub runs_engine: bool,
     /// Tells this machine from another one with the same name.
     pub fingerprint: String,
+    /// Where the fleet keeps what is durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreLocation>,
     /// When this machine became a node, in milliseconds since 1970.
     #[serde(default)]
     pub joined_ms: i64,

@@ -6,6 +6,7 @@ use sandling_service::StartDirectory;
 use sandling_wire::{CreateSandbox, CreatedSandbox, SandboxView};
 
 use crate::create_sandbox;
+use crate::durability::sandbox_view;
 use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -19,7 +20,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
     app.engine.settled().await;
     let own = app.engine.list_of(caller.workspace().as_str());
-    Json(own.into_wire())
+    Json(own.into_iter().map(|info| sandbox_view(&app, info)).collect())
 }
 
 /// Create a sandbox
@@ -42,7 +43,7 @@ async fn get(call: Call<Read>) -> Result<Json<SandboxView>, ApiError> {
     if let Some(info) = SandboxId::parse(&call.item).and_then(|id| call.caller.unreadable(&call.app, &id)) {
         return Ok(Json(info.into_wire()));
     }
-    Ok(Json(call.caller.sandbox(&call.app, &call.item).await?.info().into_wire()))
+    Ok(Json(sandbox_view(&call.app, call.caller.sandbox(&call.app, &call.item).await?.info())))
 }
 
 /// End a sandbox

@@ -3,6 +3,7 @@
 use sandling_engine::{Kept, SnapshotInfo, SnapshotSpec};
 use sandling_wire::{Dialect, SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 
+use crate::durability::{self, snapshot_view};
 use crate::prelude::*;
 use crate::snapshots;
 
@@ -15,7 +16,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Create a snapshot of a sandbox
 ///
 /// Saves its memory, disk and devices. The sandbox pauses for milliseconds and continues. With `keep_memory: false`, only
-/// its disk is saved, and sandboxes created from the snapshot boot. The quota must have room for all of its memory and
+/// its disk is saved, and sandboxes created from the snapshot boot. In a fleet with a store, the snapshot is uploaded
+/// afterwards; with `durable: true`, the response waits for that. The quota must have room for all of its memory and
 /// disk; afterwards, only what was stored counts.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/snapshots", request_body = Option<SnapshotRequest>,
@@ -26,6 +28,13 @@ async fn make(
     body: JsonBody<SnapshotRequest>,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(body.value.name)?;
+    let is_durable = body.value.durable == Some(true);
+    if is_durable && body.value.keep_memory == Some(false) {
+        return Err(ApiError::bad_request("a snapshot without memory cannot be durable; leave out one of the two"));
+    }
+    if is_durable {
+        durability::require_store(&call.app)?;
+    }
     if let Some(name) = name.as_deref().filter(|_| call.caller.dialect == Dialect::Native) {
         snapshots::check_free(&call.app, call.workspace(), name)?;
     }
@@ -34,7 +43,10 @@ async fn make(
     let spec = SnapshotSpec { name, volumes: body.value.volumes.map(IntoEngine::into_engine), kept };
     let (info, _) = call.app.engine.snapshot(&call.sandbox, spec).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json(info.into_wire())))
+    if is_durable {
+        durability::wait_until_durable(&call.app, &info.id).await?;
+    }
+    Ok((StatusCode::CREATED, Json(snapshot_view(&call.app, info))))
 }
 
 /// A name or a description for people; none at all is none.
@@ -56,13 +68,14 @@ async fn list(call: Call<Read>, Params(filter): Params<SnapshotFilter>) -> Resul
     if let Some(sandbox) = filter.sandbox_id.filter(|id| !id.is_empty()) {
         own.retain(|info| info.sandbox.as_str() == sandbox);
     }
-    Ok(Json(SnapshotList { snapshots: own.into_wire() }))
+    let snapshots = own.into_iter().map(|info| snapshot_view(&call.app, info)).collect();
+    Ok(Json(SnapshotList { snapshots }))
 }
 
 /// Show a snapshot
 #[utoipa::path(get, path = "/v1/snapshots/{id}", responses((status = 200, body = SnapshotView)))]
 async fn get(call: Call<Read>) -> Result<Json<SnapshotView>, ApiError> {
-    Ok(Json(find(&call.app, &call.caller, &call.item)?.into_wire()))
+    Ok(Json(snapshot_view(&call.app, find(&call.app, &call.caller, &call.item)?)))
 }
 
 /// Delete a snapshot

@@ -1,15 +1,17 @@
 //! `sandling fleet`.
 
 use anyhow::{Context, bail};
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use sandling_api::{FleetSettings, JoinToken};
+use sandling_fleet::store::StoreLocation;
 use sandling_fleet::{DrainRecord, Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
 use serde_json::{Value, json};
 
 use super::{config, fleet_drain};
-use crate::options::{Common, FleetCommand};
-use crate::show;
+use crate::options::{Common, FleetCommand, StoreOptions};
+use crate::{outcome, show};
 
 /// A fleet has fewer nodes than this.
 const MOST_NODES: usize = 10_000;
@@ -17,7 +19,9 @@ const MOST_NODES: usize = 10_000;
 pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()> {
     let home = config(common)?.home;
     match command {
-        FleetCommand::Init { address, engine, name } => init(&home, address, engine, name.as_deref()).await,
+        FleetCommand::Init { address, engine, store, name } => {
+            init(&home, address, engine, store, name.as_deref()).await
+        }
         FleetCommand::Join { through, token, address, name } => {
             join(&home, through, token, address, name.as_deref()).await
         }
@@ -47,23 +51,43 @@ fn settings(home: &Home) -> anyhow::Result<FleetSettings> {
     FleetSettings::load(home)?.context("this machine is in no fleet; `sandling fleet init` starts one")
 }
 
-async fn init(home: &Home, address: &str, engine: &[String], name: Option<&str>) -> anyhow::Result<()> {
+async fn init(
+    home: &Home,
+    address: &str,
+    engine: &[String],
+    store: &StoreOptions,
+    name: Option<&str>,
+) -> anyhow::Result<()> {
     refuse_second(home)?;
+    let store = store_location(store)?;
     let runs_engine = engine.is_empty();
     let engine = if runs_engine { vec![own_engine(address)?] } else { urls(engine)? };
     let name = node_name(name)?;
     let fingerprint = sandling_service::random::hex::<16>();
     let joined_ms = Timestamp::now().as_millisecond();
-    let settings = FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint, joined_ms };
+    let settings =
+        FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint, store, joined_ms };
     if !runs_engine && let Some((node, _)) = members(&settings, home).await?.first() {
         bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
     }
     home.prepare_root().context("cannot create the home directory")?;
     settings.store(home)?;
+    if let Some(Err(error)) = settings.check_store(home).await {
+        eprintln!("The store does not work here yet: {}", outcome::chain(&error));
+        eprintln!("The server tries again. `sandling fleet status` shows when it works.");
+    }
     eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
     eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
     eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
     show::line(JoinToken::issue(&settings, home)?.text())
+}
+
+/// Where the store is. A directory must exist.
+fn store_location(options: &StoreOptions) -> anyhow::Result<Option<StoreLocation>> {
+    let Some(url) = &options.store else { return Ok(None) };
+    let location = StoreLocation::new(url, options.store_endpoint.clone(), options.store_region.clone())?;
+    location.open()?;
+    Ok(Some(location))
 }
 
 /// The address of an etcd that this node's server will run.
@@ -165,8 +189,10 @@ async fn remove(settings: &FleetSettings, home: &Home, node: &str) -> anyhow::Re
 async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow::Result<()> {
     refuse_removed(settings, home).await?;
     let ledger = settings.ledger(home)?;
+    let members = members(settings, home).await?;
+    let stores = join_all(members.iter().map(|(name, record)| store_of(settings, home, name, record))).await;
     let mut listed = Vec::new();
-    for (name, record) in members(settings, home).await? {
+    for ((name, record), store) in members.into_iter().zip(stores) {
         let drain = if record.draining { fleet_drain::progress(&ledger, &name).await? } else { None };
         let NodeRecord { address, version, hardware, draining, .. } = record;
         let mut node =
@@ -174,17 +200,47 @@ async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow:
         if let Some(drain) = drain {
             node["drain"] = serde_json::to_value(drain)?;
         }
+        if let Some(store) = store {
+            node["store"] = store;
+        }
         listed.push(node);
     }
-    let headings = ["name", "address", "version", "hardware", "state"];
+    let has_store = settings.store.is_some();
+    let mut headings = vec!["name", "address", "version", "hardware", "state"];
+    headings.extend(["store", "durable"].into_iter().filter(|_| has_store));
     show::list(listed.into(), as_json, &headings, |node: Value| {
         let text = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
-        let drain = serde_json::from_value(node["drain"].clone()).ok();
-        let state = match (node["draining"] == true, drain) {
-            (true, Some(drain)) => format!("draining: {}", fleet_drain::describe(&drain)),
-            (true, None) => "draining".to_owned(),
-            (false, _) => "ready".to_owned(),
-        };
-        [text("name"), text("address"), text("version"), text("hardware"), state]
+        let mut row = vec![text("name"), text("address"), text("version"), text("hardware"), state_of(&node)];
+        row.extend(store_columns(&node["store"]).into_iter().filter(|_| has_store));
+        row
     })
+}
+
+fn state_of(node: &Value) -> String {
+    let drain = serde_json::from_value(node["drain"].clone()).ok();
+    match (node["draining"] == true, drain) {
+        (true, Some(drain)) => format!("draining: {}", fleet_drain::describe(&drain)),
+        (true, None) => "draining".to_owned(),
+        (false, _) => "ready".to_owned(),
+    }
+}
+
+/// What a node says about the store. `None` if the fleet has none.
+async fn store_of(settings: &FleetSettings, home: &Home, name: &str, record: &NodeRecord) -> Option<Value> {
+    settings.store.as_ref()?;
+    let said = match settings.ask_peer(home, name, record).await {
+        Ok(health) => health.store.map(|store| json!(store)),
+        Err(why) => Some(json!({"problem": format!("the node does not answer: {why}")})),
+    };
+    Some(said.unwrap_or_else(|| json!({"problem": "the node knows of no store"})))
+}
+
+/// Whether the store works, and how many of the node's snapshots it has.
+fn store_columns(store: &Value) -> [String; 2] {
+    let health = store["problem"].as_str().unwrap_or("ok").to_owned();
+    let durable = match (store["durable"].as_u64(), store["waiting"].as_u64()) {
+        (Some(durable), Some(waiting)) => format!("{durable} of {}", durable + waiting),
+        _ => String::new(),
+    };
+    [health, durable]
 }

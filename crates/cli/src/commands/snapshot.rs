@@ -29,14 +29,20 @@ struct SnapshotEntry {
     created_at: Timestamp,
     size_bytes: u64,
     depth: usize,
+    /// Servers of earlier versions do not say it.
+    #[serde(default)]
+    durability: String,
 }
 
 pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
     let client = Client::require().await?;
     match command {
-        SnapshotCommand::Create { sandbox, name, volumes, disk_only, json } => {
+        SnapshotCommand::Create { sandbox, name, volumes, disk_only, durable, json } => {
             let sandbox = client.sandbox(sandbox).await?;
-            let request = json!({ "name": name, "volumes": volumes, "keep_memory": !disk_only });
+            let mut request = json!({ "name": name, "volumes": volumes, "keep_memory": !disk_only });
+            if *durable {
+                request["durable"] = true.into();
+            }
             let created: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &request).await?;
             show::field(&created, "id", *json)
         }
@@ -68,7 +74,7 @@ async fn path(client: &Client, snapshot: &str) -> Result<String, ClientError> {
 
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
     let now = Timestamp::now();
-    let header = ["id", "name", "of", "template", "age", "adds", "layers"];
+    let header = ["id", "name", "of", "template", "age", "adds", "layers", "durability"];
     show::list(answer["snapshots"].take(), json, &header, |snapshot: SnapshotEntry| {
         [
             snapshot.id,
@@ -78,6 +84,7 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
             show::span(snapshot.created_at, now),
             show::bytes(snapshot.size_bytes),
             snapshot.depth.to_string(),
+            snapshot.durability,
         ]
     })
 }

@@ -47,6 +47,9 @@ pub enum SnapshotCommand {
         /// Save only the disk: sandboxes made from the snapshot boot
         #[arg(long)]
         disk_only: bool,
+        /// Wait until the fleet's store has the snapshot
+        #[arg(long, conflicts_with = "disk_only")]
+        durable: bool,
         #[arg(long, help = "Print JSON")]
         json: bool,
     },

@@ -1,6 +1,6 @@
 //! Options of `sandling fleet`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
@@ -14,6 +14,8 @@ pub enum FleetCommand {
         /// one, at the port after that of --address]
         #[arg(long, value_name = "etcd://HOST:PORT")]
         engine: Vec<String>,
+        #[command(flatten)]
+        store: StoreOptions,
         /// Name of this node [default: the host's name]
         #[arg(long)]
         name: Option<String>,
@@ -36,7 +38,7 @@ pub enum FleetCommand {
     },
     /// Print a token with which one machine joins through this node within an hour
     Token,
-    /// List the nodes of the fleet
+    /// List the nodes of the fleet, and how many of their snapshots are durable
     Status {
         #[arg(long, help = "Print JSON")]
         json: bool,
@@ -59,4 +61,18 @@ pub enum FleetCommand {
     },
     /// End a drain: what has not moved stays, and the node gets new sandboxes again
     Undrain { node: String },
+}
+
+#[derive(Debug, Args)]
+pub struct StoreOptions {
+    /// Where the fleet keeps copies of snapshots: s3://BUCKET/PREFIX, with the credentials in AWS_ACCESS_KEY_ID and
+    /// AWS_SECRET_ACCESS_KEY of each node's server, or a directory that all nodes share [default: nowhere]
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<String>,
+    /// URL of an S3 server that is not Amazon's [default: AWS_ENDPOINT_URL of each node]
+    #[arg(long, value_name = "URL", requires = "store")]
+    pub store_endpoint: Option<String>,
+    /// Region of the bucket [default: AWS_REGION of each node, or us-east-1]
+    #[arg(long, value_name = "REGION", requires = "store")]
+    pub store_region: Option<String>,
 }

@@ -20,7 +20,7 @@ mod work;
 pub use access::{Audit, AuditCommand, ClientChoice, Quota, Token, TokenCommand, WorkspaceCommand};
 pub use agents::{Agent, AgentBudget, DESKTOP_TEMPLATE, Mcp};
 pub use copies::{Fork, SnapshotCommand};
-pub use fleet::FleetCommand;
+pub use fleet::{FleetCommand, StoreOptions};
 pub use images::{OperatorImages, RegistryCommand};
 pub use network::{BuildNetwork, Network, OperatorNetwork, SecretCommand, given_allow_list, given_list, limits};
 pub use past::{CheckpointCommand, Diff, Rewind, Timeline};

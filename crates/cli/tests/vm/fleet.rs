@@ -149,9 +149,15 @@ impl Drop for Node {
 
 /// Makes servers the nodes of a new fleet.
 pub(crate) fn start_fleet(etcd: &EtcdServer, nodes: &mut [&mut Node]) {
+    start_fleet_with(etcd, nodes, &[]);
+}
+
+/// The same with more options of `fleet init`.
+pub(crate) fn start_fleet_with(etcd: &EtcdServer, nodes: &mut [&mut Node], options: &[&str]) {
     let (first, others) = nodes.split_first_mut().unwrap();
     let engine = format!("etcd://{}", etcd.address());
-    let init = first.ok(&["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine]);
+    let init = ["fleet", "init", "--name", first.name, "--address", &first.address, "--engine", &engine];
+    let init = first.ok(&[&init[..], options].concat());
     first.serve();
     wait_for("the first is a member", || first.states().len() == 1);
     let mut token = Some(init);

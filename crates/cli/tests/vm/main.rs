@@ -6,6 +6,7 @@ mod cli;
 mod etcd_server;
 mod fleet;
 mod fleet_moves;
+mod fleet_store;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;
@@ -14,6 +15,8 @@ mod killed_run;
 mod namespace;
 mod nested;
 mod remote;
+#[path = "../../../fleet/tests/contract/s3_server.rs"]
+mod s3_server;
 mod served;
 #[path = "../../../network/tests/suite/servers.rs"]
 #[allow(dead_code, reason = "the gateway's tests use the rest")]

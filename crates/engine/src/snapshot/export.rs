@@ -42,7 +42,7 @@ impl Snapshots {
         Ok(())
     }
 
-    fn path_of(&self, snapshot: &SnapshotInfo, bake_files: &BakeFiles, role: &Role) -> PathBuf {
+    pub(super) fn path_of(&self, snapshot: &SnapshotInfo, bake_files: &BakeFiles, role: &Role) -> PathBuf {
         let own = Files::new(&self.dir, &snapshot.id);
         match role {
             Role::BaseMemory => bake_files.memory.clone(),

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sandling_vmm::memory::{Extent, MemoryMap};
 use sandling_wire::new_private_directory;
 use serde_json::Value;
@@ -84,12 +85,16 @@ impl Snapshots {
         new_private_directory(&work).map_err(ImportError::Io)?;
         let import = Import { manifest: &manifest, work: &work };
         let imported = import.read_checked(&mut stream, &text);
-        let imported = imported.and_then(|digests| import.settle(self, workspace, name, &digests));
+        let imported = imported.and_then(|digests| {
+            let lowest = &digests[digests.len().saturating_sub(3)..];
+            let base = import.base(self, lowest);
+            import.settle(self, Settling::new(SnapshotId::fresh(), workspace, name, base))
+        });
         let _ = fs::remove_dir_all(&work);
         imported
     }
 
-    fn check(&self, manifest: &Manifest) -> Result<(), ImportError> {
+    pub(super) fn check(&self, manifest: &Manifest) -> Result<(), ImportError> {
         let snapshot = &manifest.snapshot;
         check_sizes(snapshot)?;
         let hardware = self.machines.hardware(snapshot.vcpus, snapshot.memory_mib);
@@ -176,21 +181,42 @@ fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportEr
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
     let unreadable = |_| ImportError::Damaged("its manifest cannot be read");
-    let mut manifest: Value = serde_json::from_slice(&text).map_err(unreadable)?;
+    let manifest = serde_json::from_slice(&text).map_err(unreadable)?;
+    Ok((parse_manifest(manifest)?, text))
+}
+
+pub(super) fn parse_manifest(mut manifest: Value) -> Result<Manifest, ImportError> {
     if let Some(snapshot) = manifest.get_mut("snapshot") {
         upgrade_row(snapshot);
     }
-    Ok((serde_json::from_value(manifest).map_err(unreadable)?, text))
+    serde_json::from_value(manifest).map_err(|_| ImportError::Damaged("its manifest cannot be read"))
 }
 
 /// A snapshot on its way in.
-struct Import<'a> {
-    manifest: &'a Manifest,
-    work: &'a Path,
+pub(super) struct Import<'a> {
+    pub(super) manifest: &'a Manifest,
+    pub(super) work: &'a Path,
+}
+
+/// What a snapshot becomes here.
+pub(super) struct Settling<'a> {
+    pub(super) id: SnapshotId,
+    pub(super) workspace: &'a str,
+    pub(super) name: Option<String>,
+    /// Where the lowest layers go; `None` if a template of this home has the bake that the snapshot stands on.
+    pub(super) base: Option<Base>,
+    pub(super) visibility: Visibility,
+    pub(super) created_at: Timestamp,
+}
+
+impl<'a> Settling<'a> {
+    fn new(id: SnapshotId, workspace: &'a str, name: Option<String>, base: Option<Base>) -> Self {
+        Self { id, workspace, name, base, visibility: Visibility::Listed, created_at: Timestamp::now() }
+    }
 }
 
 impl Import<'_> {
-    fn at(&self, number: usize) -> PathBuf {
+    pub(super) fn at(&self, number: usize) -> PathBuf {
         self.work.join(number.to_string())
     }
 
@@ -228,7 +254,7 @@ impl Import<'_> {
     }
 
     /// Checks that the files are the layers that the snapshot was made of.
-    fn check_layers(&self) -> Result<(), ImportError> {
+    pub(super) fn check_layers(&self) -> Result<(), ImportError> {
         let snapshot = &self.manifest.snapshot;
         for (number, entry) in self.manifest.files.iter().enumerate() {
             let digest = match &entry.role {
@@ -246,7 +272,7 @@ impl Import<'_> {
     }
 
     /// Checks that the map of memory names only parts of the machine's memory and of the layers' files.
-    fn check_map(&self) -> Result<(), ImportError> {
+    pub(super) fn check_map(&self) -> Result<(), ImportError> {
         let number = self.manifest.files.iter().position(|entry| entry.role == Role::Map).unwrap_or_default();
         let map = fs::read(self.at(number)).map_err(ImportError::Io)?;
         let map = MemoryMap::decode(&map).map_err(|_| ImportError::Damaged("its map of memory cannot be read"))?;
@@ -264,16 +290,9 @@ impl Import<'_> {
     }
 
     /// Moves all files to their places. Layers that exist already are compared and not replaced.
-    fn settle(
-        &self,
-        store: &Arc<Snapshots>,
-        workspace: &str,
-        name: Option<String>,
-        digests: &[[u8; 32]],
-    ) -> Result<SnapshotInfo, ImportError> {
+    pub(super) fn settle(&self, store: &Arc<Snapshots>, settling: Settling<'_>) -> Result<SnapshotInfo, ImportError> {
         let snapshots = &store.dir;
-        let id = SnapshotId::fresh();
-        let base = self.base(store, digests);
+        let Settling { id, workspace, name, base, visibility, created_at } = settling;
         // No file may be swept before the row is written.
         let _held: Vec<_> = std::iter::once(&id)
             .chain(self.manifest.snapshot.stands_on())
@@ -307,7 +326,7 @@ impl Import<'_> {
             workspace: workspace.to_owned(),
             name: name.or_else(|| self.manifest.snapshot.name.clone()),
             parent: None,
-            created_at: jiff::Timestamp::now(),
+            created_at,
             base,
             synced: true,
             ..self.manifest.snapshot.clone()
@@ -315,27 +334,31 @@ impl Import<'_> {
         info.digest = info.computed_digest();
         rustix::fs::syncfs(File::open(snapshots).map_err(ImportError::Io)?)
             .map_err(|error| ImportError::Io(error.into()))?;
-        store.store.insert_snapshot(&info, Visibility::Listed, 0)?;
+        store.store.insert_snapshot(&info, visibility, 0)?;
         Ok(info)
     }
 
-    /// Where the lowest layers go; `None` if a template of this home has the bake that the snapshot stands on.
-    fn base(&self, store: &Snapshots, digests: &[[u8; 32]]) -> Option<Base> {
+    /// Where the lowest layers go, given their digests. `None` if this home has them as a template's.
+    pub(super) fn base(&self, store: &Snapshots, lowest: &[[u8; 32]]) -> Option<Base> {
         let snapshot = &self.manifest.snapshot;
         let image = store.machines.images.load_image(&snapshot.image).ok();
         let baked = image.as_ref().and_then(|image| Baked::load(&image.baked_dir(&snapshot.bake)).ok().flatten());
         let here = baked.is_some_and(|baked| baked.layer_name() == self.manifest.baked)
             && image.is_some_and(|image| root_layer(&image).name == self.manifest.root);
         let (root, baked) = (self.manifest.root.clone(), self.manifest.baked.clone());
-        let lowest = &digests[digests.len().saturating_sub(3)..];
         (!here).then(|| Base { id: base_id(&snapshot.image, &root, &baked, lowest), root, baked })
     }
 
-    /// Moves files into a directory that is new, or compares them with what is in it.
+    /// Moves files into a directory that is new, or compares them with what is in it and adds what it lacks: a directory may
+    /// be that of a layer, whose snapshot comes later.
     fn place(&self, dir: &Path, files: &[(usize, PathBuf)]) -> Result<(), ImportError> {
         if dir.exists() {
             for (number, path) in files {
-                if !same(&self.at(*number), path).unwrap_or(false) {
+                let from = self.at(*number);
+                if !path.exists() {
+                    fs::set_permissions(&from, Permissions::from_mode(0o444)).map_err(ImportError::Io)?;
+                    fs::rename(&from, path).map_err(ImportError::Io)?;
+                } else if !same(&from, path).unwrap_or(false) {
                     return Err(ImportError::Clash);
                 }
             }
@@ -378,8 +401,10 @@ pub(super) fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Resul
 }
 
 fn same(one: &Path, other: &Path) -> io::Result<bool> {
-    let sizes_match = fs::metadata(one)?.len() == fs::symlink_metadata(other)?.len();
-    Ok(sizes_match && digest_of(one)? == digest_of(other)?)
+    let (first, second) = (fs::metadata(one)?, fs::symlink_metadata(other)?);
+    // A layer that this home had already.
+    let is_link = (first.dev(), first.ino()) == (second.dev(), second.ino());
+    Ok(is_link || first.len() == second.len() && digest_of(one)? == digest_of(other)?)
 }
 
 #[cfg(test)]

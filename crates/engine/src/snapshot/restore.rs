@@ -107,7 +107,7 @@ impl Snapshots {
     /// digests, every layer of memory and disk and every volume by its size. A machine would not notice that the end of
     /// one is missing until it reads it. What has the right size and other bytes is found by
     /// [`verify`](Self::verify).
-    fn check_files(&self, snapshot: &SnapshotInfo) -> Result<(), RestoreError> {
+    pub(super) fn check_files(&self, snapshot: &SnapshotInfo) -> Result<(), RestoreError> {
         let files = Files::new(&self.dir, &snapshot.id);
         for (what, path, digest) in
             [("map", files.map(), &snapshot.digests.map), ("state", files.state(), &snapshot.digests.state)]

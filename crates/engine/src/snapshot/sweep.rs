@@ -24,6 +24,13 @@ impl Snapshots {
             .collect())
     }
 
+    /// The snapshots of all workspaces. `None` if a row cannot be read, for callers that must not overlook one.
+    pub fn list_all(&self) -> Result<Option<Vec<SnapshotInfo>>, StoreError> {
+        let all = self.store.all_snapshots()?;
+        let listed = |(info, visibility)| (visibility == Visibility::Listed).then_some(info);
+        Ok(all.map(|all| all.into_iter().filter_map(listed).collect()))
+    }
+
     /// A snapshot of a workspace. One of another workspace is as good as none.
     pub fn find(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
         let found = self.store.snapshot(id)?;

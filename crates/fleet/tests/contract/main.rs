@@ -2,8 +2,15 @@
 
 mod etcd_server;
 mod properties;
+mod s3_server;
 
+use anyhow::ensure;
 use etcd_server::EtcdServer;
+use futures_util::future::BoxFuture;
+use s3_server::S3Server;
+use sandling_fleet::store::{
+    Blobs, Chunk, FetchFile, GRACE, PackedFiles, PeerChunks, Scope, StoreError, StoreLocation, UploadFile, sweep,
+};
 use sandling_fleet::{Ledger, ModelLedger, SqliteLedger};
 
 async fn check_all(ledger: &impl Ledger) -> anyhow::Result<()> {
@@ -62,4 +69,45 @@ fn sqlite_waits_for_those_that_opened_the_file_before() -> anyhow::Result<()> {
 async fn etcd_keeps_the_contract() -> anyhow::Result<()> {
     let server = EtcdServer::start().await?;
     check_all(&server.ledger()).await
+}
+
+struct NoPeers;
+
+impl PeerChunks for NoPeers {
+    fn chunk<'a>(&'a self, _: &'a str, _: &'a Chunk) -> BoxFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async { None })
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_a_store() -> anyhow::Result<()> {
+    let server = S3Server::start("fleet")?;
+    let directory = tempfile::tempdir()?;
+    let location = StoreLocation::new("s3://fleet/a/prefix", Some(server.url()), None)?;
+    let open = |secret: &[u8]| {
+        let variables = server.variables().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        anyhow::Ok(Blobs::new(location.open_with(variables.into_iter())?, &location.url, secret))
+    };
+    let blobs = open(b"secret")?;
+    blobs.check().await?;
+    ensure!(matches!(open(b"other")?.check().await, Err(StoreError::Foreign(_))), "the bucket has a fleet");
+
+    let path = directory.path().join("pages");
+    let mut bytes = vec![0; 20 << 20];
+    fastrand::Rng::with_seed(1).fill(&mut bytes);
+    std::fs::write(&path, &bytes)?;
+    let file = UploadFile { name: "pages".to_owned(), scope: Scope::Templates, path, content: None };
+    let packed = PackedFiles::new(directory.path().join("packed"));
+    let stored = blobs.upload(&file, &packed).await?;
+    ensure!(stored == blobs.upload(&file, &packed).await?, "the second upload finds everything there");
+    let to = directory.path().join("fetched");
+    blobs.fetch(&[FetchFile { file: &stored, to: to.clone() }], &NoPeers).await?;
+    ensure!(std::fs::read(&to)? == bytes, "the file is as it was");
+
+    let none = || async { Ok::<_, StoreError>(Vec::new()) };
+    ensure!(sweep(&blobs, GRACE, none).await?.objects == 0, "all objects are new");
+    ensure!(sweep(&blobs, std::time::Duration::ZERO, none).await?.objects == 3, "no snapshot needs them");
+    drop(server);
+    ensure!(blobs.check().await.is_err(), "the server has gone");
+    Ok(())
 }

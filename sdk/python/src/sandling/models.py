@@ -452,7 +452,7 @@ class Diff:
 
 
 class SnapshotInfo(TypedDict, total=False):
-    """A saved machine."""
+    """A saved machine. ``durability`` is ``local`` or ``durable``: whether it survives the loss of its node."""
 
     id: str
     sandbox_id: str
@@ -460,6 +460,7 @@ class SnapshotInfo(TypedDict, total=False):
     size_bytes: int
     created_at: str
     workspace: str
+    durability: str
 
 
 class VolumeInfo(TypedDict, total=False):

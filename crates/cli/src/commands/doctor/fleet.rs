@@ -12,6 +12,7 @@ use crate::commands::fleet;
 use crate::outcome;
 
 const ETCD: &str = "fleet etcd";
+const STORE: &str = "fleet store";
 /// A certificate that expires earlier deserves a word.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Creates with an idempotency key wait for a few of these.
@@ -28,6 +29,7 @@ pub(super) async fn checks() -> Vec<Check> {
         Err(error) => return vec![Check::new("fleet", Verdict::Missing, outcome::chain(&error))],
     };
     let mut checks = vec![certificate(&settings, &home)];
+    checks.extend(store(&settings, &home).await);
     match reach(&settings, &home).await {
         Ok((ledger, etcd)) => {
             checks.extend(etcd);
@@ -54,6 +56,20 @@ fn certificate(settings: &FleetSettings, home: &Home) -> Check {
         (Ok(false), _) => check(Verdict::Missing, "not valid now, so other nodes refuse this one").fix(renew),
         (Err(error), _) => check(Verdict::Missing, &outcome::chain(&error)).fix(renew),
     }
+}
+
+/// Asks from this process. The server may have other credentials, of which `fleet status` tells.
+async fn store(settings: &FleetSettings, home: &Home) -> Option<Check> {
+    let url = &settings.store.as_ref()?.url;
+    let sent = Instant::now();
+    let check = match settings.check_store(home).await? {
+        Ok(()) => Check::new(STORE, Verdict::Ok, format!("{url} answered in {:.1?}", sent.elapsed())),
+        Err(error) => Check::new(STORE, Verdict::Weaker, outcome::chain(&error)).fix(
+            "new snapshots stay local until it works; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY here and for the \
+             server, or mount the directory",
+        ),
+    };
+    Some(check)
 }
 
 async fn reach(settings: &FleetSettings, home: &Home) -> Result<(EtcdLedger, Vec<Check>), String> {

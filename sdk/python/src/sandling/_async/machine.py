@@ -58,14 +58,21 @@ class AsyncMachine(AsyncSandboxBase):
         self.status = "running"
 
     async def snapshot(
-        self, *, name: Optional[str] = None, volumes: Optional[OnVolumes] = None, keep_memory: bool = True
+        self,
+        *,
+        name: Optional[str] = None,
+        volumes: Optional[OnVolumes] = None,
+        keep_memory: bool = True,
+        durable: bool = False,
     ) -> str:
         """Saves memory, disk and devices; the sandbox keeps running. Pass the ID to ``create(from_snapshot=...)``.
 
         A name is unique in the workspace and works instead of the ID. If the sandbox has volumes, ``volumes`` says what
         sandboxes from the snapshot get. Without ``keep_memory``, only the disk is saved, and these sandboxes boot.
+        With ``durable``, the call returns when the store of the server's fleet has the snapshot.
         """
-        wanted = {"name": name, "volumes": volumes, "keep_memory": None if keep_memory else False}
+        kept = None if keep_memory else False
+        wanted = {"name": name, "volumes": volumes, "keep_memory": kept, "durable": durable or None}
         body = {key: value for key, value in wanted.items() if value is not None} or None
         data = await self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
         return str(data["id"])

@@ -1,0 +1,55 @@
+//! Whether snapshots and hibernated sandboxes survive the loss of this node, as clients see it.
+
+use axum::http::StatusCode;
+use sandling_engine::{SandboxInfo, SnapshotId, SnapshotInfo, State};
+use sandling_wire::{Durability, SandboxView, SnapshotView};
+
+use crate::app::App;
+use crate::convert::IntoWire;
+use crate::error::ApiError;
+use crate::fleet::Fleet;
+
+fn of(app: &App, id: &SnapshotId) -> Durability {
+    Fleet::of(app).map_or(Durability::Local, |fleet| fleet.durability(id))
+}
+
+pub(crate) fn snapshot_view(app: &App, info: SnapshotInfo) -> SnapshotView {
+    SnapshotView { durability: of(app, &info.id), ..info.into_wire() }
+}
+
+pub(crate) fn sandbox_view(app: &App, info: SandboxInfo) -> SandboxView {
+    let image = info.standing.restored.clone().filter(|_| info.state == State::Hibernated);
+    let durability = match (info.state, image) {
+        (State::Hibernated, Some(image)) => Some(of(app, &image)),
+        (State::Hibernated, None) => Some(Durability::Local),
+        _ => None,
+    };
+    SandboxView { durability, ..info.into_wire() }
+}
+
+/// Refuses to promise what this server cannot do.
+pub(crate) fn require_store(app: &App) -> Result<(), ApiError> {
+    match Fleet::of(app).is_some_and(|fleet| fleet.has_store()) {
+        true => Ok(()),
+        false => Err(ApiError::conflict(
+            "no_store",
+            "this server is in no fleet with a store, so its snapshots are local; leave out `durable`",
+        )),
+    }
+}
+
+/// Waits until a snapshot is in the fleet's store.
+pub(crate) async fn wait_until_durable(app: &App, id: &SnapshotId) -> Result<(), ApiError> {
+    let is_durable = match Fleet::of(app) {
+        Some(fleet) => fleet.wait_until_durable(id).await,
+        None => false,
+    };
+    match is_durable {
+        true => Ok(()),
+        false => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "snapshot_local",
+            format!("snapshot {id} was created, but cannot be stored; the server's log says why"),
+        )),
+    }
+}

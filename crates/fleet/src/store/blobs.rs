@@ -1,0 +1,212 @@
+//! Objects in the store: written under the digest of their bytes, and compared with it when they are read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
+use serde::{Deserialize, Serialize};
+
+use super::chunks::CHUNK;
+use super::digest::Digest;
+use super::error::StoreError;
+use super::location::StoreLocation;
+use super::manifest::{Scope, StoredSnapshot};
+use super::packs::{Pack, PackKey};
+
+/// What zstd and the cipher can add to a chunk that cannot be compressed.
+const PACK_ADDS: usize = 64 << 10;
+/// A disk of a terabyte has 131,072 chunks, of some 180 bytes each.
+const LARGEST_MANIFEST: usize = 64 << 20;
+/// Whose store it is, for people who look into it and for nodes of other fleets.
+const FLEET: &str = "fleet";
+const FORMAT: u32 = 1;
+const FLEET_CONTEXT: &str = "sandling fleet store owner 1";
+/// One object, with what the client repeats by itself.
+const OBJECT_WITHIN: Duration = Duration::from_secs(120);
+const CHECK_WITHIN: Duration = Duration::from_secs(10);
+
+/// What kind of object, which is where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Pack,
+    Manifest,
+}
+
+impl Kind {
+    fn path(self, name: &Digest) -> Path {
+        let name = name.to_string();
+        match self {
+            Self::Pack => Path::from_iter(["packs", &name[..2], &name]),
+            Self::Manifest => Path::from_iter(["manifests", &name]),
+        }
+    }
+
+    pub(super) fn directory(self) -> Path {
+        Path::from(match self {
+            Self::Pack => "packs",
+            Self::Manifest => "manifests",
+        })
+    }
+
+    fn what(self, name: &Digest) -> String {
+        let kind = if self == Self::Pack { "pack" } else { "manifest" };
+        format!("{kind} {name}")
+    }
+
+    fn largest(self) -> usize {
+        PACK_ADDS + if self == Self::Pack { CHUNK } else { LARGEST_MANIFEST }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Owner {
+    format: u32,
+    /// Derived from the fleet's secret, and tells nothing about it.
+    fleet: String,
+}
+
+/// The store of one fleet.
+pub struct Blobs {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    shown: String,
+    secret: Vec<u8>,
+}
+
+impl Blobs {
+    /// `secret` is what only the fleet's nodes know.
+    pub fn open(location: &StoreLocation, secret: &[u8]) -> Result<Self, StoreError> {
+        Ok(Self::new(location.open()?, &location.url, secret))
+    }
+
+    pub fn new(objects: Arc<dyn ObjectStore>, shown: &str, secret: &[u8]) -> Self {
+        Self { objects, shown: shown.to_owned(), secret: secret.to_owned() }
+    }
+
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn key(&self, scope: &Scope) -> PackKey {
+        PackKey::new(&self.secret, scope)
+    }
+
+    /// Whether the store answers and is this fleet's. The first node to ask makes it this fleet's.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let fleet = blake3::derive_key(FLEET_CONTEXT, &self.secret);
+        let own = Owner { format: FORMAT, fleet: blake3::Hash::from(fleet).to_hex()[..32].to_owned() };
+        let path = Path::from(FLEET);
+        let checking = async {
+            match self.objects.get(&path).await {
+                Ok(found) => Ok(Some(found.bytes().await?)),
+                Err(object_store::Error::NotFound { .. }) => {
+                    let text = serde_json::to_vec_pretty(&own).expect("an owner has only text");
+                    self.objects.put(&path, text.into()).await.map(|_| None)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let found = self.within(CHECK_WITHIN, "the name of its fleet", checking).await?;
+        let Some(found) = found else { return Ok(()) };
+        let owner: Owner = serde_json::from_slice(&found).map_err(|_| StoreError::Foreign(self.shown.clone()))?;
+        match owner {
+            Owner { format, .. } if format > FORMAT => Err(StoreError::Newer(self.shown.clone())),
+            Owner { fleet, .. } if fleet != own.fleet => Err(StoreError::Foreign(self.shown.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn put(&self, kind: Kind, pack: Pack) -> Result<(), StoreError> {
+        let path = kind.path(&pack.name);
+        let put = async { self.objects.put(&path, Bytes::from(pack.bytes).into()).await.map(drop) };
+        self.within(OBJECT_WITHIN, &kind.what(&pack.name), put).await
+    }
+
+    /// What the store says about an object, if it has the object.
+    pub(super) async fn head(&self, kind: Kind, name: &Digest) -> Result<Option<ObjectMeta>, StoreError> {
+        let head = async {
+            match self.objects.head(&kind.path(name)).await {
+                Ok(found) => Ok(Some(found)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.within(OBJECT_WITHIN, &kind.what(name), head).await
+    }
+
+    /// The bytes of an object, which are those that its name says.
+    pub(super) async fn get(&self, kind: Kind, name: &Digest) -> Result<Vec<u8>, StoreError> {
+        let what = kind.what(name);
+        let damaged = |why| StoreError::Damaged { store: self.shown.clone(), what: what.clone(), why };
+        let path = kind.path(name);
+        let get = async {
+            let found = self.objects.get_opts(&path, GetOptions::default()).await?;
+            if found.meta.size > kind.largest() as u64 {
+                return Ok(Err(damaged("it is larger than it can be")));
+            }
+            let mut stream = found.into_stream();
+            let mut bytes = Vec::new();
+            while let Some(part) = stream.try_next().await? {
+                if bytes.len() + part.len() > kind.largest() {
+                    return Ok(Err(damaged("it is larger than it can be")));
+                }
+                bytes.extend_from_slice(&part);
+            }
+            Ok::<_, object_store::Error>(Ok(bytes))
+        };
+        let bytes = self.within(OBJECT_WITHIN, &what, get).await??;
+        if Digest::of(&bytes) != *name {
+            return Err(damaged("its bytes are not those that its name says"));
+        }
+        Ok(bytes)
+    }
+
+    pub(super) async fn delete(&self, path: &Path) -> Result<(), StoreError> {
+        let delete = async {
+            match self.objects.delete(path).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                deleted => deleted,
+            }
+        };
+        self.within(OBJECT_WITHIN, path.as_ref(), delete).await
+    }
+
+    /// Writes a manifest, whose packs are there already, and returns its name.
+    pub async fn put_manifest(&self, manifest: &StoredSnapshot) -> Result<Digest, StoreError> {
+        let key = self.key(&Scope::Workspace(manifest.workspace.clone()));
+        let pack = key.pack(&manifest.encode()).ok_or_else(|| StoreError::Damaged {
+            store: self.shown.clone(),
+            what: format!("manifest of snapshot {}", manifest.snapshot),
+            why: "it is too long",
+        })?;
+        let name = pack.name;
+        self.put(Kind::Manifest, pack).await?;
+        Ok(name)
+    }
+
+    pub async fn manifest(&self, workspace: &str, name: &Digest) -> Result<StoredSnapshot, StoreError> {
+        let bytes = self.get(Kind::Manifest, name).await?;
+        let damaged = |why| StoreError::Damaged { store: self.shown.clone(), what: Kind::Manifest.what(name), why };
+        let text = self.key(&Scope::Workspace(workspace.to_owned())).unpack(&bytes, LARGEST_MANIFEST);
+        let manifest = StoredSnapshot::decode(&text.map_err(damaged)?)
+            .map_err(|source| StoreError::Manifest { store: self.shown.clone(), source })?;
+        if manifest.workspace == workspace { Ok(manifest) } else { Err(damaged("it is of another workspace")) }
+    }
+
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        doing: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, StoreError> {
+        let (store, what) = (self.shown.clone(), what.to_owned());
+        match tokio::time::timeout(limit, doing).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(object_store::Error::NotFound { .. })) => Err(StoreError::Missing { store, what }),
+            Ok(Err(source)) => Err(StoreError::Unavailable { store, what, source }),
+            Err(_) => Err(StoreError::TimedOut { store, what }),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The bytes of a fleet: snapshots as immutable packs in a shared directory or in S3.
+//!
+//! ```text
+//! PREFIX/fleet             which fleet the store belongs to
+//!        packs/HH/DIGEST   a part of a file of a snapshot: compressed, encrypted, and named by the BLAKE3 digest of its bytes
+//!        manifests/DIGEST  which packs a snapshot is made of, packed and named likewise
+//! ```
+//!
+//! An object never changes, and two nodes that write one name write the same bytes, so writing needs no agreement. The store
+//! is not trusted: what comes from it is compared with its name before anything else looks at it. Only the fleet's nodes
+//! have the key.
+
+mod blobs;
+mod chunks;
+mod connector;
+mod digest;
+mod error;
+mod fetch;
+mod location;
+mod manifest;
+mod packed_files;
+mod packs;
+mod registry;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod upload;
+
+pub use blobs::Blobs;
+pub use chunks::CHUNK;
+pub use digest::Digest;
+pub use error::StoreError;
+pub use fetch::{FetchFile, PeerChunks};
+pub use location::StoreLocation;
+pub use manifest::{Chunk, MadeOn, ManifestError, OfTemplate, Scope, StoredFile, StoredSnapshot};
+pub use packed_files::PackedFiles;
+pub use registry::{SnapshotRecord, SnapshotRecords};
+pub use sweep::{GRACE, Swept, sweep};
+pub use upload::UploadFile;

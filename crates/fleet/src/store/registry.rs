@@ -1,0 +1,148 @@
+//! Which snapshots are durable: a record in the ledger for each, which names its manifest.
+//!
+//! A record is written when everything that it refers to is in the store, and carries a proof that only a node can make. No
+//! node follows these records, because there are as many as snapshots.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::digest::Digest;
+use crate::clock::Clock;
+use crate::ledger::{Ledger, LedgerError, Outcome, Record, Transaction, Write};
+use crate::membership::Membership;
+use crate::shared::SharedRecords;
+
+const SNAPSHOTS: &str = "snapshot/";
+const PAGE: usize = 500;
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotRecord {
+    pub version: u32,
+    /// Where it was made.
+    pub node: String,
+    pub manifest: Digest,
+    pub name: Option<String>,
+    /// Whether it is in its workspace's list. The image of a hibernated sandbox is not.
+    pub listed: bool,
+    /// The sandbox that it is of.
+    pub sandbox: String,
+    /// What a host must have to restore it: [`MadeOn::fingerprint`](super::MadeOn::fingerprint).
+    pub made_on: String,
+    /// What clients see of it while its node is down.
+    pub view: Value,
+    /// What later versions add.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl SnapshotRecord {
+    pub fn new(node: &str, manifest: Digest, made_on: String, sandbox: String) -> Self {
+        let (name, view, unknown) = (None, Value::Null, Map::new());
+        Self { version: VERSION, node: node.to_owned(), manifest, name, listed: false, sandbox, made_on, view, unknown }
+    }
+}
+
+/// The records of a fleet, as one node reads and writes them.
+pub struct SnapshotRecords<'a, L, C> {
+    pub membership: &'a Membership<L, C>,
+    pub shared: &'a SharedRecords,
+}
+
+impl<L: Ledger, C: Clock> SnapshotRecords<'_, L, C> {
+    /// False if this node may not write now.
+    pub async fn put(&self, workspace: &str, id: &str, record: &SnapshotRecord) -> Result<bool, LedgerError> {
+        let key = key(workspace, id);
+        let body = serde_json::to_string(record).expect("a record has only text");
+        let value = self.shared.prove(&key, &body);
+        self.write(Write::put(key, value)).await
+    }
+
+    /// False if this node may not write now.
+    pub async fn remove(&self, workspace: &str, id: &str) -> Result<bool, LedgerError> {
+        self.write(Write::Delete { key: key(workspace, id) }).await
+    }
+
+    async fn write(&self, write: Write) -> Result<bool, LedgerError> {
+        let Some(me) = self.membership.writer() else { return Ok(false) };
+        let outcome = self.membership.ledger().commit(me.fence(Transaction::default().then(write))).await?;
+        Ok(matches!(outcome, Outcome::Committed(_)))
+    }
+
+    pub async fn get(&self, workspace: &str, id: &str) -> Result<Option<SnapshotRecord>, LedgerError> {
+        let found = self.membership.ledger().get(&key(workspace, id)).await?;
+        found.map_or(Ok(None), |record| self.read(&record))
+    }
+
+    /// Those of a workspace, with their ids.
+    pub async fn of(&self, workspace: &str) -> Result<Vec<(String, SnapshotRecord)>, LedgerError> {
+        let all = self.with_prefix(&key(workspace, "")).await?;
+        Ok(all.into_iter().map(|(_, id, record)| (id, record)).collect())
+    }
+
+    /// All, with their workspaces and ids.
+    pub async fn all(&self) -> Result<Vec<(String, String, SnapshotRecord)>, LedgerError> {
+        self.with_prefix(SNAPSHOTS).await
+    }
+
+    async fn with_prefix(&self, prefix: &str) -> Result<Vec<(String, String, SnapshotRecord)>, LedgerError> {
+        let (mut all, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let page = self.membership.ledger().list(prefix, after.as_deref(), PAGE).await?;
+            for record in &page.records {
+                let Some((workspace, id)) = record.key.strip_prefix(SNAPSHOTS).and_then(|key| key.split_once('/'))
+                else {
+                    continue;
+                };
+                let read = self.read(record)?;
+                all.extend(read.map(|read| (workspace.to_owned(), id.to_owned(), read)));
+            }
+            match page.records.last() {
+                Some(last) if page.records.len() == PAGE => after = Some(last.key.to_string()),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Nothing if no node has written it. What a newer node has written is an error: it must not be taken for garbage.
+    fn read(&self, record: &Record) -> Result<Option<SnapshotRecord>, LedgerError> {
+        let Some(body) = self.shared.proven(record) else { return Ok(None) };
+        let read = serde_json::from_str(&body).ok().filter(|record: &SnapshotRecord| record.version == VERSION);
+        let newer =
+            || LedgerError::Unexpected(format!("the record {} is of a newer version; update this node", record.key));
+        read.ok_or_else(newer).map(Some)
+    }
+}
+
+fn key(workspace: &str, id: &str) -> String {
+    format!("{SNAPSHOTS}{workspace}/{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::ModelLedger;
+    use crate::membership::tests::{member, register};
+
+    #[tokio::test]
+    async fn a_durable_snapshot_is_found_by_all_nodes_and_a_forged_one_by_none() {
+        let ledger = ModelLedger::default();
+        let (a, b) = (member("a", &ledger), member("b", &ledger));
+        let (ours, theirs) = (SharedRecords::new(b"secret"), SharedRecords::new(b"guess"));
+        let on_a = SnapshotRecords { membership: &a, shared: &ours };
+        let on_b = SnapshotRecords { membership: &b, shared: &ours };
+        let forger = SnapshotRecords { membership: &a, shared: &theirs };
+        let record = SnapshotRecord::new("a", Digest::of(b"manifest"), "hardware".to_owned(), "sandbox".to_owned());
+        assert!(!on_a.put("team", "1", &record).await.unwrap(), "it has no lease yet");
+        register(&a).await;
+        assert!(on_a.put("team", "1", &record).await.unwrap());
+        assert!(on_a.put("other", "2", &record).await.unwrap());
+        assert!(forger.put("team", "3", &record).await.unwrap());
+        assert_eq!(on_b.get("team", "1").await.unwrap(), Some(record.clone()));
+        assert_eq!(on_b.get("team", "3").await.unwrap(), None);
+        assert_eq!(on_b.of("team").await.unwrap(), [("1".to_owned(), record.clone())]);
+        assert_eq!(on_b.all().await.unwrap().len(), 2);
+        assert!(on_a.remove("team", "1").await.unwrap());
+        assert_eq!(on_b.of("team").await.unwrap(), []);
+    }
+}
