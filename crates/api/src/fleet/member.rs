@@ -18,7 +18,9 @@ use super::find::Sought;
 use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
-use super::{accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes};
+use super::{
+    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes,
+};
 use crate::app::App;
 use crate::e2b;
 use crate::error::ApiError;
