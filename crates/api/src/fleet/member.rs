@@ -204,7 +204,7 @@ impl Fleet {
     /// Answers here, unless the request names something that only another node has.
     async fn answer_by_name(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let (parts, body) = request.into_parts();
-        let owner = match Sought::missing_here(app, &parts) {
+        let owner = match Sought::of(app, &parts).filter(|sought| !sought.is_here(app)) {
             Some(sought) => match sought.owner(self, app).await {
                 Ok(Some(owner)) => Some(owner),
                 // Its node is down or was removed, but the fleet knows what is durable.
