@@ -32,7 +32,8 @@ class Fleet:
         pass_ = first.cli("fleet", "init", "--name", first.name, "--address", first.address).splitlines()[-1]
         self._serve(first)
         for node in others:
-            processes.until("the first node answers", lambda: self._members(first) is not None, HEALED_WITHIN)
+            # It lets nobody join before it is a member itself.
+            processes.until("the first node is a member", lambda: first.name in (self._members(first) or ()), HEALED_WITHIN)
             join = ("--token", pass_, "--name", node.name, "--address", node.address)
             node.cli("fleet", "join", first.address, *join)
             self._serve(node)
