@@ -144,7 +144,7 @@ impl Fleet {
         SnapshotRecords { membership: &self.membership, shared: &self.shared }
     }
 
-    /// Uploads what is to be durable. Runs until the future is dropped.
+    /// Uploads the snapshots of this node that the store does not have yet. Runs until the future is dropped.
     pub(super) async fn keep_durable(&self, app: &App) {
         let Some(store) = &self.store else { return };
         store.packed.forget_old();

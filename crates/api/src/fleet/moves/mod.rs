@@ -12,8 +12,9 @@
 //!   stay, or leave behind; gate open
 //! ```
 //!
-//! Both sides write the record only if it is as it was when the move began. Whoever comes second learns whose the sandbox
-//! is. After a crash, both continue with the question, and a sandbox with a file in `moves/` has no task that could wake it.
+//! Both sides write the record only if it is as it was when the move began. The second one is refused, and learns that the
+//! other one has the sandbox. After a crash, both ask the ledger again. A sandbox with a file in `moves/` has no task, so
+//! nothing wakes it.
 
 mod drain;
 mod gate;

@@ -1,4 +1,4 @@
-//! Whose a sandbox is after a move, or after one that a crash cut off.
+//! Which node has a sandbox after a move, also if a crash cut the move off.
 
 use std::time::Duration;
 
