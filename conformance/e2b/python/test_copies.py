@@ -88,22 +88,30 @@ def test_calls_under_way_end_before_a_pause_and_later_ones_wake_the_sandbox(make
     made = make(timeout=300, lifecycle={"on_timeout": "pause", "auto_resume": True})
     made.files.write("kept", "text")
     enough = threading.Event()
+    reads = [0, 0]
 
-    def read():
-        again, reads = Sandbox.connect(made.sandbox_id, timeout=300), 0
+    def read(reader):
+        again = Sandbox.connect(made.sandbox_id, timeout=300)
         while not enough.is_set():
             assert again.files.read("kept") == "text"
-            reads += 1
-        return reads
+            reads[reader] += 1
 
     with ThreadPoolExecutor() as beside:
-        reading = [beside.submit(read) for _ in range(2)]
+        reading = [beside.submit(read, reader) for reader in range(len(reads))]
         try:
             for _ in range(8):
+                # A sandbox that nobody has woken yet would have nothing to pause.
+                before = list(reads)
+                until(
+                    "a read of each reader",
+                    lambda: any(reader.done() for reader in reading)
+                    or all(now > then for now, then in zip(reads, before, strict=True)),
+                )
                 made.pause()
         finally:
             enough.set()
-        assert all(reads.result() for reads in reading)
+        for reader in reading:
+            reader.result()
 
 
 def test_how_it_ends_is_kept_across_a_pause(make):
