@@ -15,9 +15,6 @@ pub const USUAL_CHECKPOINTS: u32 = 20;
 /// How many may be kept, and how many may have names.
 pub const MOST_CHECKPOINTS: u32 = 100;
 
-/// How many automatic checkpoints have a cached process: a process takes far more room than the pages of a checkpoint.
-const CACHED_PROCESSES: usize = 3;
-
 /// So much of a command is written down with its checkpoint.
 const LONGEST_TEXT: usize = 200;
 
@@ -125,11 +122,10 @@ impl Timeline {
         self.checkpoints.iter().map(|checkpoint| &checkpoint.snapshot)
     }
 
-    /// The snapshots of the checkpoints that are too old to have a cached process. Those that were requested or have a name
-    /// keep theirs.
-    pub(crate) fn without_process(&self) -> impl Iterator<Item = &SnapshotId> {
+    /// The snapshots of the checkpoints that nobody requested or named, newest first.
+    pub(crate) fn automatic(&self) -> impl Iterator<Item = &SnapshotId> {
         let automatic = self.checkpoints.iter().rev().filter(|one| one.cause != Cause::Request && one.name.is_none());
-        automatic.skip(CACHED_PROCESSES).map(|one| &one.snapshot)
+        automatic.map(|one| &one.snapshot)
     }
 
     /// By number or by name.

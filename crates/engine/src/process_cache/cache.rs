@@ -56,17 +56,18 @@ impl ProcessCache {
 
     /// Stores the pages of a frozen machine's process in `dir`, on top of the process that the machine was resumed from.
     /// `layers` are files that were the machine's own: their inodes, and their names as layers. `None` if the cache is
-    /// disabled.
+    /// disabled. If `is_given_up` becomes true, this fails with [`io::ErrorKind::ResourceBusy`].
     pub(crate) fn capture(
         &self,
         dir: &Path,
         frozen: &Frozen,
         machine: &MachineDir,
         layers: &[(u64, String)],
+        is_given_up: &dyn Fn() -> bool,
     ) -> io::Result<Option<CapturedPages>> {
         let Some(host) = &self.host else { return Ok(None) };
         let below = StoredProcess::of_machine(machine, host);
-        stored::save_pages(dir, frozen, below.as_ref(), layers).map(Some)
+        stored::save_pages(dir, frozen, below.as_ref(), layers, is_given_up).map(Some)
     }
 
     /// Completes a captured process: from now on it can be resumed, over guest memory that was saved with this map. If
@@ -82,6 +83,11 @@ impl ProcessCache {
             _ => Ok(()),
         });
         finished.inspect_err(|_| stored::remove(dir))
+    }
+
+    /// Whether there is a process in this directory, usable or not.
+    pub(crate) fn has(&self, dir: &Path) -> bool {
+        self.host.is_some() && stored::exists(dir)
     }
 
     /// Removes the process of a snapshot to make room, unless machines need its files. Returns whether there was one.

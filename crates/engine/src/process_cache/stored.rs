@@ -4,13 +4,14 @@
 //! DIR/process    the process's memory, over that of the process that it was itself resumed from
 //!     plan       the plan by which it is made again
 //!     thaw.json  the fingerprint and the sizes of all files; written last
+//!     process.used  empty, once a machine was resumed from it; it is then never evicted
 //! ```
 //!
 //! A snapshot's directory may contain one. A template's bake has one for each boot of the host, in a directory that also
 //! has the disk and the layer of guest memory that belong to it.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -170,16 +171,33 @@ impl CapturedPages {
     }
 }
 
+/// A file of pages whose writes fail when it is given up.
+struct PagesFile<'a> {
+    file: File,
+    is_given_up: &'a dyn Fn() -> bool,
+}
+
+impl Write for PagesFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.is_given_up)() { Err(io::ErrorKind::ResourceBusy.into()) } else { self.file.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 pub(super) fn save_pages(
     dir: &Path,
     frozen: &Frozen,
     below: Option<&StoredProcess>,
     layers: &[(u64, String)],
+    is_given_up: &dyn Fn() -> bool,
 ) -> io::Result<CapturedPages> {
     let below = below.filter(|below| below.record.pages.len() < MOST_FILES);
     let mut pages = below.map(|below| below.record.pages.clone()).unwrap_or_default();
     let path = dir.join(PROCESS);
-    let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&path)?);
+    let mut out = io::BufWriter::with_capacity(1 << 20, PagesFile { file: File::create(&path)?, is_given_up });
     let process = capture(frozen, pages.len(), layers, &mut out)?;
     drop(out.into_inner()?);
     make_readable(&path)?;
@@ -204,14 +222,14 @@ pub(super) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, host: &Ho
 
 fn store_template(dir: &Path, disk: &Path, frozen: &Frozen, host: &HostCache) -> io::Result<()> {
     let mut pages = File::create(dir.join(GUEST))?;
-    let guest = frozen.select(&MemoryMap::default(), &[])?;
+    let guest = frozen.select_whole(&MemoryMap::default())?;
     frozen.store(&guest, &mut pages)?;
     fs::write(dir.join(GUEST_MAP), guest.map.encode())?;
     fs::copy(disk, dir.join(OVERLAY))?;
     for name in [GUEST, GUEST_MAP, OVERLAY] {
         make_readable(&dir.join(name))?;
     }
-    let mut captured = save_pages(dir, frozen, None, &[])?;
+    let mut captured = save_pages(dir, frozen, None, &[], &|| false)?;
     for name in [GUEST, GUEST_MAP, OVERLAY] {
         captured.beside.push((name.into(), fs::metadata(dir.join(name))?.len()));
     }
@@ -241,6 +259,11 @@ pub(super) fn remove(dir: &Path) {
     for name in [RECORD, PROCESS, PLAN] {
         let _ = fs::remove_file(dir.join(name));
     }
+}
+
+/// Whether there is a process in this directory.
+pub(super) fn exists(dir: &Path) -> bool {
+    dir.join(RECORD).exists()
 }
 
 /// Removes a process that no machine was resumed from. Returns whether there was one.
@@ -288,6 +311,14 @@ pub(super) mod tests {
         fs::remove_file(dir.path().join(USED)).unwrap();
         assert!(evict(dir.path()) && !dir.path().join(PROCESS).exists());
         assert!(!evict(dir.path()), "it is gone");
+    }
+
+    #[test]
+    fn pages_that_are_given_up_are_not_written() {
+        let mut file = PagesFile { file: tempfile::tempfile().unwrap(), is_given_up: &|| true };
+        assert_eq!(file.write(b"page").unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        file.is_given_up = &|| false;
+        assert_eq!(file.write(b"page").unwrap(), 4);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Sandbox {
         mark: Option<Mark>,
     ) -> Result<Pending, SnapshotError> {
         let (snapshots, sandbox) = (snapshots.clone(), self.clone());
-        let one_at_a_time = self.saves.quiet().await;
+        let one_at_a_time = self.saves.begin().await;
         let in_use = self.activity.begin();
         let (answer, answered) = oneshot::channel();
         let command = Command::Freeze { spec, visibility, mark, answer };
@@ -135,8 +135,8 @@ impl Pending {
             known => known?,
         }
         if is_checkpoint {
-            let old = self.sandbox.timeline.borrow().without_process().cloned().collect();
-            self.snapshots.evict_behind(old);
+            let automatic = self.sandbox.timeline.borrow().automatic().cloned().collect();
+            self.snapshots.evict_behind(automatic);
         }
         self.sandbox.fold_behind(&self.snapshots);
         Ok(saved)

@@ -10,7 +10,7 @@
 //!              disk.qcow2    the layer of the disk that it adds
 //!              overlay.qcow2 an empty disk on top, to be copied
 //!              volume-N.img  what was on a volume, if that was to be kept
-//!              process, plan, thaw.json  its process, if it is cached (see `process_cache`)
+//!              process, process.used, plan, thaw.json  its process, if it is cached (see `process_cache`)
 //! ```
 //!
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
@@ -34,6 +34,7 @@ mod snapshots;
 mod sweep;
 mod template;
 mod unwritten;
+mod waiting;
 
 pub(crate) use cargo::Cargo;
 pub use cargo::CargoError;
@@ -50,3 +51,4 @@ pub(crate) use save::{Save, Saving, Startable};
 pub(crate) use snapshots::HeldSnapshot;
 pub use snapshots::Snapshots;
 pub(crate) use template::untagged;
+pub(crate) use waiting::WaitingSaves;

@@ -1,5 +1,7 @@
 //! Making a snapshot of a machine that goes on.
 
+mod process;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -19,16 +21,14 @@ use super::files::Files;
 use super::hashing::digest_of;
 use super::snapshots::Snapshots;
 use super::unwritten::WritingSnapshot;
+use super::waiting::WaitingSaves;
 use crate::machine::PagesWritten;
 use crate::model::{
-    Digests, Kept, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
-    disk_layer_name, top_name,
+    Digests, Kept, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility, top_name,
 };
-use crate::process_cache::{CapturedPages, guest_memory_of};
+use crate::process_cache::guest_memory_of;
 
 const STATE: &str = "state";
-/// By how much the priority of a thread is lower that stores a process for which nobody waits.
-const BEHIND: i32 = 10;
 
 /// How long the steps took.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,8 +57,9 @@ pub(crate) struct Save<'a> {
     pub(crate) afterwards: Afterwards,
     pub(crate) kept: Kept,
     pub(crate) volumes: Vec<SavedVolume>,
-    /// Whether nobody waits for it. Its process, which makes what is restored from it fast, is then stored at a low priority.
-    pub(crate) behind: bool,
+    /// Set if nobody waits for it. Its process, which makes what is restored from it fast, is then stored at a low priority,
+    /// and only if none of these saves waits meanwhile.
+    pub(crate) behind: Option<WaitingSaves>,
     /// Whether it is to be there after the host itself has failed.
     pub(crate) lasting: bool,
 }
@@ -73,7 +74,7 @@ pub(crate) struct Saving {
     visibility: Visibility,
     files: Files,
     machine: MachineDir,
-    behind: bool,
+    behind: Option<WaitingSaves>,
     lasting: bool,
     /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
     pub(crate) standing: Standing,
@@ -378,45 +379,7 @@ impl Saving {
         let dirs: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).chain([snapshots]).collect();
         dirs.into_iter().try_for_each(|dir| File::open(dir)?.sync_all())
     }
-
-    /// Stores the machine's process in the process cache. A machine that is restored without it is only slower.
-    fn save_process(&self, frozen: &Frozen) -> io::Result<Option<CapturedPages>> {
-        if !self.info.volumes.is_empty() {
-            return Ok(None);
-        }
-        let layers = self.info.disk.iter().filter_map(|id| {
-            let disk = fs::metadata(Files::new(&self.snapshots.dir, id).disk()).ok()?;
-            Some((disk.ino(), disk_layer_name(id)))
-        });
-        let layers: Vec<_> = layers.collect();
-        self.snapshots.machines.factory.process_cache.capture(self.files.dir(), frozen, &self.machine, &layers)
-    }
-
-    /// Stores the machine's process and, when the pages of guest memory are selected, makes it usable. From then on
-    /// machines can be started. Returns the size of what was stored.
-    fn cache_process(&self, frozen: &Frozen, selected: mpsc::Receiver<(MemoryMap, Option<Start>)>) -> u64 {
-        if self.behind {
-            // Of this thread alone. If it fails, the command that runs meanwhile is slower.
-            let _ = rustix::process::nice(BEHIND);
-        }
-        let captured = self.save_process(frozen);
-        let bytes = captured.as_ref().ok().and_then(Option::as_ref).map(CapturedPages::stored_bytes);
-        // Without a selection the save has failed, and its files are removed.
-        let Ok((guest, start)) = selected.recv() else { return 0 };
-        if let Err(error) = self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, &guest) {
-            tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached");
-            return 0;
-        }
-        if let Some((started, startable)) = start.filter(|_| bytes.is_some()) {
-            // The caller may have gone; the snapshot is finished all the same.
-            let _ = started.send(startable);
-        }
-        bytes.unwrap_or_default()
-    }
 }
-
-/// Where a snapshot is announced from which machines can be started, and the snapshot.
-type Start = (oneshot::Sender<Startable>, Startable);
 
 /// Makes sure that the disk has room for the pages before machines are started that need them. The file does not grow: what
 /// is behind its end is not written yet. On a file system that cannot reserve space, a full disk is noticed later.

@@ -11,6 +11,8 @@ use super::snapshots::Snapshots;
 use crate::model::{SnapshotId, SnapshotInfo, Visibility};
 use crate::store::StoreError;
 
+/// How many automatic checkpoints of a sandbox have a cached process, which takes far more room than the pages of one.
+const CACHED_PROCESSES: usize = 3;
 /// No snapshot takes this long to write.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 
@@ -151,11 +153,14 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Removes the cached processes of these snapshots, and sweeps, in the background.
-    pub(crate) fn evict_behind(self: &Arc<Self>, processes: Vec<SnapshotId>) {
+    /// Removes the cached processes of these automatic checkpoints, newest first, except the newest few, and sweeps. Does so
+    /// in the background.
+    pub(crate) fn evict_behind(self: &Arc<Self>, automatic: Vec<SnapshotId>) {
         let snapshots = self.clone();
         tokio::task::spawn_blocking(move || {
-            for id in &processes {
+            let process_cache = &snapshots.machines.factory.process_cache;
+            let cached = automatic.iter().filter(|id| process_cache.has(Files::new(&snapshots.dir, id).dir()));
+            for id in cached.skip(CACHED_PROCESSES) {
                 if let Err(error) = snapshots.evict_process(id) {
                     tracing::warn!(snapshot = %id, error = &error as &dyn std::error::Error, "could not record that a snapshot lost its cached process");
                 }

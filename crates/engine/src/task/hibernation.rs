@@ -51,7 +51,7 @@ impl Hibernation for Parts {
                 kept,
                 // The sandbox keeps its volumes, so they are not copied.
                 volumes: Vec::new(),
-                behind: false,
+                behind: None,
                 // From then on the save is all that is left of the sandbox.
                 lasting: info.lifetime.persistent || info.lifetime.sleep.at_the_end,
             };

@@ -46,7 +46,8 @@ impl SandboxTask {
         live.link.hold(true);
         let connections = self.network.flows();
         let info = &self.info;
-        let behind = mark.as_ref().is_some_and(|mark| ![Cause::Request, Cause::Rewind].contains(&mark.cause));
+        let behind = mark.as_ref().filter(|mark| ![Cause::Request, Cause::Rewind].contains(&mark.cause));
+        let behind = behind.map(|_| self.saves.waiting.clone());
         let lasting = visibility == Visibility::Listed;
         let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
         let save = Save { snapshots, machine, info, id, name, visibility, afterwards, kept, volumes, behind, lasting };

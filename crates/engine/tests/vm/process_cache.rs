@@ -46,11 +46,13 @@ async fn a_create_a_fork_and_a_wake_resume_a_cached_process() {
     engine.close().await;
 }
 
-/// Makes automatic checkpoints, each before a write of its number.
+/// Makes automatic checkpoints, each before a write of its number. Waits for each: the process of one whose next command
+/// comes at once is not stored.
 async fn write_numbers(engine: &Engine, sandbox: &Arc<Sandbox>, numbers: std::ops::Range<u32>) {
     for number in numbers {
         engine.before(sandbox, Cause::Exec, "write").await.unwrap();
         shell(sandbox, &format!("echo {number} > /root/file")).await;
+        engine.timeline(sandbox).await;
     }
 }
 

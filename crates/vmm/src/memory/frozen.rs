@@ -16,7 +16,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::map::{Extent, MemoryMap};
-use super::pages::{BUFFER_BYTES, PAGE, coalesced, push, union, written};
+use super::pages::{BUFFER_BYTES, PAGE, closed, coalesced, push, union, written};
 use super::threads::recordable_threads;
 use crate::plan::MOST_THREADS;
 
@@ -26,6 +26,9 @@ const COPY_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// An extent takes up to two mappings, and the kernel allows a process 65,530.
 const MOST_EXTENTS: usize = 16_000;
+/// Holes up to this size are stored along with their neighbors in a layer on the base alone, which many machines may be
+/// restored from. In each of them, a mapping takes the kernel as long as several pages take here.
+const CLOSE_BYTES: u64 = 4 * PAGE;
 /// A machine on this many layers is saved on the base alone, because a restore has to open all of them.
 const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
 
@@ -143,7 +146,7 @@ impl Frozen {
         Ok(whole(own, below))
     }
 
-    /// Selects the pages in which the machine differs from the base alone.
+    /// Selects the pages in which the machine differs from the base alone. It has those of `below` from a layer over it.
     pub fn select_whole(&self, below: &MemoryMap) -> io::Result<NewLayer> {
         Ok(whole(written(&self.file("pagemap")?, self.address, self.bytes)?, below))
     }
@@ -291,7 +294,8 @@ impl Drop for Frozen {
 
 /// Everything over the base: what the machine has written, and what it has from the layers below.
 fn whole(own: Vec<Range<u64>>, below: &MemoryMap) -> NewLayer {
-    NewLayer::new(coalesced(union(own, below.ranges()), MOST_EXTENTS / 2), &MemoryMap::default(), 0)
+    let ranges = closed(union(own, below.ranges()), CLOSE_BYTES);
+    NewLayer::new(coalesced(ranges, MOST_EXTENTS / 2), &MemoryMap::default(), 0)
 }
 
 /// The ranges in blocks of at most [`BUFFER_BYTES`], in the same order.

@@ -85,17 +85,22 @@ pub(super) fn union(one: Vec<Range<u64>>, other: impl Iterator<Item = Range<u64>
 pub(super) fn coalesced(mut ranges: Vec<Range<u64>>, most: usize) -> Vec<Range<u64>> {
     let mut gap = PAGE;
     while ranges.len() > most.max(1) {
-        let mut fewer: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            match fewer.last_mut() {
-                Some(last) if range.start - last.end <= gap => last.end = range.end,
-                _ => fewer.push(range),
-            }
-        }
-        ranges = fewer;
+        ranges = closed(ranges, gap);
         gap *= 2;
     }
     ranges
+}
+
+/// Merges ranges across gaps of at most this many bytes.
+pub(super) fn closed(ranges: Vec<Range<u64>>, gap: u64) -> Vec<Range<u64>> {
+    let mut fewer: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match fewer.last_mut() {
+            Some(last) if range.start - last.end <= gap => last.end = range.end,
+            _ => fewer.push(range),
+        }
+    }
+    fewer
 }
 
 #[cfg(test)]
@@ -115,6 +120,13 @@ mod tests {
         assert_eq!(coalesced(ranges.clone(), 3), ranges);
         assert_eq!(coalesced(ranges.clone(), 2), [0..3 * PAGE, 100 * PAGE..101 * PAGE]);
         assert_eq!(coalesced(ranges, 1), vec![Range { start: 0, end: 101 * PAGE }]);
+    }
+
+    #[test]
+    fn only_gaps_up_to_the_given_size_are_closed() {
+        let ranges = vec![0..PAGE, 2 * PAGE..3 * PAGE, 6 * PAGE..7 * PAGE];
+        assert_eq!(closed(ranges.clone(), 2 * PAGE), [0..3 * PAGE, 6 * PAGE..7 * PAGE]);
+        assert_eq!(closed(ranges, 3 * PAGE), vec![Range { start: 0, end: 7 * PAGE }]);
     }
 
     #[test]

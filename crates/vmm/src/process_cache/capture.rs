@@ -137,19 +137,21 @@ fn move_vdso(areas: &[Area]) -> Vec<Step<String>> {
     away.chain(back).collect()
 }
 
-/// Maps zeros, and over them the stored parts.
+/// Maps zeros, and over them the stored parts, unless those are all of it.
 fn map_area(area: &Area, map: &MemoryMap) -> Vec<Step<String>> {
     let (protection, end) = (area.protection, area.range.end);
     let start = if area.is_stack() { area.range.start.min(end - STACK_BYTES) } else { area.range.start };
     let zeros = Step::Map { address: start, bytes: end - start, protection, file: 0, at: 0 };
-    let stored = map.within(area.range.clone()).map(|Extent { guest: address, bytes, layer, at }| Step::Map {
+    let extents: Vec<Extent> = map.within(area.range.clone()).collect();
+    let stored_bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
+    let stored = extents.into_iter().map(|Extent { guest: address, bytes, layer, at }| Step::Map {
         address,
         bytes,
         protection,
         file: layer + 1,
         at,
     });
-    std::iter::once(zeros).chain(stored).collect()
+    Some(zeros).filter(|_| stored_bytes < end - start).into_iter().chain(stored).collect()
 }
 
 /// The parts of an area that have to be stored: pages that were written, and all of a file that is not one of pages.
@@ -237,6 +239,16 @@ mod tests {
             let mut reader = Reader::new(&words).unwrap();
             while reader.step().is_some() {}
         }
+    }
+
+    #[test]
+    fn zeros_are_mapped_only_where_something_is_not_stored() {
+        let area = Area { range: 0x1000..0x4000, protection: READ, inode: 0, at: 0, name: String::new() };
+        let stored = |guest: u64, bytes| MemoryMap::default().under(&[Extent { guest, bytes, layer: 0, at: 0 }]);
+        let mapped = |address, bytes, file| Step::Map { address, bytes, protection: READ, file, at: 0 };
+        assert_eq!(map_area(&area, &stored(0x1000, 0x3000)), [mapped(0x1000, 0x3000, 1)]);
+        let expected = [mapped(0x1000, 0x3000, 0), mapped(0x2000, 0x1000, 1)];
+        assert_eq!(map_area(&area, &stored(0x2000, 0x1000)), expected);
     }
 
     #[test]
