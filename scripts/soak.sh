@@ -35,6 +35,7 @@ conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 scripts/fuzz.sh "$((seconds / 2))" || status=$?
 SANDLING_SIMULATOR_SEEDS=1000 cargo test --release --package sandling-fleet --test simulator || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
+conformance/e2b/run.sh "$sandling" domain_more domain_typescript || status=$?
 conformance/e2b/run.sh "$sandling" desktop || status=$?
 conformance/e2b/run.sh "$sandling" languages || status=$?
 conformance/desktop/run.sh "$sandling" || status=$?

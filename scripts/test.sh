@@ -142,7 +142,7 @@ own_clients() {
     part "attacks on this host" conformance/attack/run.sh "$sandling"
 }
 fuzzing() {
-  part "fuzzing" env SANDLING_FUZZ_SEED=1 SANDLING_FUZZ_OPT_LEVEL=0 nice -n 10 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+  part "fuzzing" env SANDLING_FUZZ_SEED=1 SANDLING_FUZZ_OPT_LEVEL=0 nice -n 10 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-15}"
 }
 step "clients and fuzzing"
 # The clients mostly wait for virtual machines. Fuzzing takes the CPU time that is left.

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Tests E2B's public clients, unmodified, against a server with real virtual machines.
 #
-#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [domain] [domain_typescript] [desktop]
-#     [languages]
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [domain] [domain_more] [domain_typescript]
+#     [desktop] [languages]
 #
-# `domain` and `domain_typescript` are a part of the first two. Their clients, and the one of `desktop`, know nothing but
-# `E2B_DOMAIN`: they use HTTPS and names below that domain. All others use the URLs of docs/e2b.md.
+# The clients of `domain…` and `desktop` know nothing but `E2B_DOMAIN`: they use HTTPS and names below that domain. All
+# others use the URLs of docs/e2b.md. Most of their tests are tests of `python` and `typescript` as well.
 #
-# SANDLING is the path of the binary; by default all suites run but `desktop`, which needs the template of that name, and
-# `languages`, which first builds the template `r-java` for minutes. `conformance/server.sh` says which templates are used.
+# SANDLING is the path of the binary; by default the suites up to `domain` run. `desktop` needs the template of that name,
+# and `languages` first builds the template `r-java` for minutes. `conformance/server.sh` says which templates are used.
 # PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
 # pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
@@ -17,7 +17,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 sandling=$(realpath "${1:?usage: run.sh SANDLING [SUITE...]}")
 shift
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code domain domain_typescript)
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code domain)
 
 # Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
@@ -84,12 +84,13 @@ by_domain() {
   export E2B_DOMAIN=$domain SSL_CERT_FILE=$SANDLING_HOME/tls/trust.pem NODE_EXTRA_CA_CERTS=$SANDLING_HOME/tls/ca.pem
   export NO_PROXY=localhost,.localhost,127.0.0.1
 }
-run_domain() (
+pytest_by_domain() ( # PATH…
   by_domain
   cd "$here/domain"
-  PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/${newest}python/bin/python" -m pytest --quiet \
-    . ../python/test_{sandboxes,commands,files,code,async,volumes}.py
+  PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/${newest}python/bin/python" -m pytest --quiet "$@"
 )
+run_domain() { pytest_by_domain . ../python/test_{sandboxes,commands}.py; }
+run_domain_more() { pytest_by_domain . ../python/test_{files,code,async,volumes}.py; }
 run_desktop() (
   by_domain
   run_pytest desktop
@@ -111,7 +112,7 @@ trap 'clean_up "$installed/server.log"' EXIT
 
 mkdir -p "$installed"
 installing=()
-for packages in $(printf '%s\n' "${suites[@]}" | sed -E 's/^(domain|languages)$/python/; s/^domain_//' | sort -u); do
+for packages in $(printf '%s\n' "${suites[@]}" | sed -E 's/^(domain|domain_more|languages)$/python/; s/^domain_//' | sort -u); do
   "install_$packages" &
   installing+=($!)
 done
