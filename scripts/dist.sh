@@ -143,8 +143,8 @@ make_tarball() {
 make_sbom() {
   need_cargo
   cargo install --quiet --root "$target/tools" --locked cargo-cyclonedx@0.5.7
-  PATH=$target/tools/bin:$PATH cargo cyclonedx --quiet --format json --target "$platform" --describe crate \
-    --manifest-path crates/cli/Cargo.toml --override-filename sandling-sbom
+  PATH=$target/tools/bin:$PATH cargo cyclonedx --quiet --format json --target "$platform" --override-filename sandling-sbom \
+    --manifest-path crates/cli/Cargo.toml
   mv crates/cli/sandling-sbom.json "$out/sandling-$version-crates.cdx.json"
   find crates bench fuzz tests -name sandling-sbom.json -delete 2>/dev/null || true
   (cd dashboard && npx --yes npm@10 sbom --sbom-format cyclonedx --omit dev --package-lock-only) \
