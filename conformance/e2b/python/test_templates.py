@@ -4,7 +4,8 @@ import os
 import shutil
 
 import pytest
-from e2b import BuildException, Sandbox, Template, TemplateException, wait_for_file
+from e2b import BuildException, Sandbox, Template, TemplateException, wait_for_file, wait_for_port
+from e2b_code_interpreter import Sandbox as Interpreter
 from support import wire
 from support.waiting import until
 
@@ -62,6 +63,19 @@ def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
     assert made.commands.run("cat /who; id -un").stdout == "root\nroot\n"
     assert made.commands.run("git -C /home/user/clone log --format=%s", user="user").stdout == "first\n"
     assert Sandbox.delete_snapshot("conformance-root")
+
+
+def test_a_template_for_code_may_name_the_start_command_of_e2bs_image():
+    template = (
+        Template()
+        .from_image("e2bdev/code-interpreter:latest")
+        .run_cmd("echo data >/home/user/data.txt")
+        .set_start_cmd("/root/.jupyter/start-up.sh", wait_for_port(49999))
+    )
+    Template.build(template, "conformance-code")
+    with Interpreter.create("conformance-code", timeout=300) as made:
+        assert made.run_code("open('/home/user/data.txt').read().strip()").text == "data"
+    assert Sandbox.delete_snapshot("conformance-code")
 
 
 def authorities():
