@@ -14,6 +14,9 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "main.py").write_text("print('main')")
     (tmp_path / "one.txt").write_text("one")
+    (tmp_path / "several").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "several" / name).write_text(name)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "dangling").symlink_to("/no/such/file")
     template = (
@@ -24,6 +27,7 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
         .copy("app", "app")
         .copy("one.txt", "renamed.txt")
         .copy("links/*", "links/")
+        .copy("several/*", "several")
         .run_cmd("echo said; python3 app/main.py >out; id -un >who")
         .run_cmd("touch /root-was-here", user="root")
         .set_start_cmd("touch /tmp/started; exec sleep 1000", wait_for_file("/tmp/started"))
@@ -35,7 +39,7 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     made = make("conformance-built")
     result = made.commands.run("pwd; cat out who renamed.txt; echo; echo $MODE; ls /root-was-here; pgrep -c sleep")
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
-    assert made.commands.run("readlink links/dangling").stdout == "/no/such/file\n"
+    assert made.commands.run("readlink links/dangling; cat several/a several/b").stdout == "/no/such/file\nab"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
     assert listed().count("conformance-built") == 1
     shown = wire.send("GET", "/templates/conformance-built", wire.key()).json()

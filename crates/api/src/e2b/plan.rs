@@ -92,13 +92,15 @@ impl Step {
                 let text = needed(0)?;
                 Ok(Action::run(shell(&text), argument(1), text))
             }
-            "COPY" => Ok(Action::Copy {
-                source: needed(0)?,
-                target: needed(1)?,
-                owner: argument(2),
-                mode: argument(3).map(|mode| permissions(&mode)).transpose()?,
-                hash: self.hash()?,
-            }),
+            "COPY" => {
+                let (source, mut target) = (needed(0)?, needed(1)?);
+                // A pattern may name several files, so they go into a directory.
+                if source.contains(['*', '?', '[']) && !target.ends_with('/') {
+                    target.push('/');
+                }
+                let mode = argument(3).map(|mode| permissions(&mode)).transpose()?;
+                Ok(Action::Copy { source, target, owner: argument(2), mode, hash: self.hash()? })
+            }
             "ENV" => {
                 let pairs = self.args.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
                 let env = pairs.collect();
@@ -135,10 +137,14 @@ mod tests {
             { "type": "ENV", "args": ["A", "1", "B", "2"], "force": false },
             { "type": "COPY", "args": ["src", "dest", "", "0755"], "filesHash": "0123456789abcdef" },
             { "type": "RUN", "args": ["make", "root"] },
+            { "type": "COPY", "args": ["src/*", "dest"], "filesHash": "0123456789abcdef" },
         ], "startCmd": "serve", "readyCmd": "" }))
         .unwrap();
         assert!(matches!(&plan.actions[0], Action::Env(env) if env["B"] == "2"));
-        assert!(matches!(&plan.actions[1], Action::Copy { mode: Some(0o755), owner: None, .. }));
+        assert!(
+            matches!(&plan.actions[1], Action::Copy { mode: Some(0o755), owner: None, target, .. } if target == "dest")
+        );
+        assert!(matches!(&plan.actions[3], Action::Copy { target, .. } if target == "dest/"));
         assert!(matches!(&plan.actions[2], Action::Run { user: Some(user), .. } if user == "root"));
         assert!(plan.start.is_some() && plan.ready.is_none());
     }
