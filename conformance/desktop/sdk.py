@@ -3,25 +3,22 @@
 SANDLING_API and SANDLING_TOKEN name a server with the template `desktop`.
 """
 
+import sys
 import time
-from typing import Any, Callable, List
+from pathlib import Path
+from typing import List
 
 from sandling import Sandbox
+
+sys.path.append(str(Path(__file__).parents[1] / "e2b" / "python"))
+from support.waiting import until  # noqa: E402
 
 #: The window of a terminal, well inside the screen: its place, a point in it, and the title that its shell sets.
 XTERM, INSIDE, TITLE = ("xterm", "-geometry", "80x20+200+200"), (350, 350), "user@"
 #: A PNG of one color is smaller, whatever the color.
 PAINTED_BYTES = 20_000
-
-
-def until(what: str, condition: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = condition()
-        if answer:
-            return answer
-        time.sleep(0.2)
-    raise AssertionError(f"{what} did not happen within {seconds} s")
+#: Programs start slowly without KVM.
+SECONDS = 60
 
 
 def content(sandbox: Sandbox, path: str) -> str:
@@ -50,7 +47,7 @@ def the_mouse_and_the_keyboard_reach_a_program(sandbox: Sandbox) -> None:
     desktop.type("cat >/tmp/typed\n")
     desktop.type("ä line\n")
     desktop.press("ctrl", "d")
-    until("the text", lambda: content(sandbox, "/tmp/typed") == "ä line\n")
+    until("the text", lambda: content(sandbox, "/tmp/typed") == "ä line\n", SECONDS)
 
 
 def text_is_selected_by_dragging_and_the_clipboard_keeps_text(sandbox: Sandbox) -> None:
@@ -61,7 +58,7 @@ def text_is_selected_by_dragging_and_the_clipboard_keeps_text(sandbox: Sandbox) 
         desktop.drag((205, 238), (505, 238))
         return sandbox.exec(["xclip", "-out"], user="user").stdout.strip()
 
-    until("the line is selected", lambda: selected() == "select me")
+    until("the line is selected", lambda: selected() == "select me", SECONDS)
     desktop.clipboard_set("ä copy")
     assert desktop.clipboard_get() == "ä copy"
 
@@ -69,7 +66,7 @@ def text_is_selected_by_dragging_and_the_clipboard_keeps_text(sandbox: Sandbox) 
 def clicks_and_the_wheel_reach_a_program(sandbox: Sandbox) -> None:
     desktop = sandbox.desktop
     desktop.launch("sh", "-c", "exec xev -geometry 400x300+500+300 >/tmp/events")
-    until("xev has a window", lambda: "MapNotify" in content(sandbox, "/tmp/events"))
+    until("xev has a window", lambda: "MapNotify" in content(sandbox, "/tmp/events"), SECONDS)
     desktop.click(700, 450)
     desktop.click(700, 450, button="right")
     desktop.double_click(700, 450)
@@ -81,7 +78,7 @@ def clicks_and_the_wheel_reach_a_program(sandbox: Sandbox) -> None:
         return [event.split("button ")[1].split(",")[0] for event in seen if "button " in event]
 
     expected = ["1", "3", "1", "1", "4", "4", "5"]
-    until("all clicks arrived", lambda: len(buttons()) >= len(expected))
+    until("all clicks arrived", lambda: len(buttons()) >= len(expected), SECONDS)
     assert buttons() == expected
 
 

@@ -4,7 +4,8 @@ import os
 import shutil
 
 import pytest
-from e2b import BuildException, Sandbox, Template, TemplateException, wait_for_file
+from e2b import BuildException, Sandbox, Template, TemplateException, wait_for_file, wait_for_port
+from e2b_code_interpreter import Sandbox as Interpreter
 from support import wire
 from support.waiting import until
 
@@ -13,6 +14,9 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "main.py").write_text("print('main')")
     (tmp_path / "one.txt").write_text("one")
+    (tmp_path / "several").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "several" / name).write_text(name)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "dangling").symlink_to("/no/such/file")
     template = (
@@ -23,6 +27,7 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
         .copy("app", "app")
         .copy("one.txt", "renamed.txt")
         .copy("links/*", "links/")
+        .copy("several/*", "several")
         .run_cmd("echo said; python3 app/main.py >out; id -un >who")
         .run_cmd("touch /root-was-here", user="root")
         .set_start_cmd("touch /tmp/started; exec sleep 1000", wait_for_file("/tmp/started"))
@@ -34,7 +39,7 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     made = make("conformance-built")
     result = made.commands.run("pwd; cat out who renamed.txt; echo; echo $MODE; ls /root-was-here; pgrep -c sleep")
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
-    assert made.commands.run("readlink links/dangling").stdout == "/no/such/file\n"
+    assert made.commands.run("readlink links/dangling; cat several/a several/b").stdout == "/no/such/file\nab"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
     assert listed().count("conformance-built") == 1
     shown = wire.send("GET", "/templates/conformance-built", wire.key()).json()
@@ -62,6 +67,19 @@ def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
     assert made.commands.run("cat /who; id -un").stdout == "root\nroot\n"
     assert made.commands.run("git -C /home/user/clone log --format=%s", user="user").stdout == "first\n"
     assert Sandbox.delete_snapshot("conformance-root")
+
+
+def test_a_template_for_code_may_name_the_start_command_of_e2bs_image():
+    template = (
+        Template()
+        .from_image("e2bdev/code-interpreter:latest")
+        .run_cmd("echo data >/home/user/data.txt")
+        .set_start_cmd("/root/.jupyter/start-up.sh", wait_for_port(49999))
+    )
+    Template.build(template, "conformance-code")
+    with Interpreter.create("conformance-code", timeout=300) as made:
+        assert made.run_code("open('/home/user/data.txt').read().strip()").text == "data"
+    assert Sandbox.delete_snapshot("conformance-code")
 
 
 def authorities():

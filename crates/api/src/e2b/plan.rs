@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::place::INTERPRETER;
 use crate::convert::files::permissions;
 use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
@@ -9,6 +10,9 @@ use sandling_service::{Action, CacheUse, Plan, PlanDefaults, check_hash};
 
 /// The user that runs everything in E2B's sandboxes, in its home directory.
 const DEFAULTS: PlanDefaults = PlanDefaults { user: super::settings::USER, workdir: None };
+
+/// The start command of E2B's image for code, as its users write it. It starts the server that runs cells there.
+const STARTS_INTERPRETERS: [&str; 2] = ["/root/.jupyter/start-up.sh", "sudo /root/.jupyter/start-up.sh"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -52,14 +56,24 @@ impl Recipe {
 
     /// Translates all steps, or returns the error of the first one that is not supported.
     pub(super) fn plan(&self) -> Result<Plan, ApiError> {
-        let command = |line: &Option<String>| line.as_deref().filter(|line| !line.is_empty()).map(shell);
+        let (start, ready) = self.start_and_ready();
         Ok(Plan {
             actions: self.steps.iter().map(Step::action).collect::<Result<_, _>>()?,
-            start: command(&self.start_cmd),
-            ready: command(&self.ready_cmd),
+            start: start.map(shell),
+            ready: ready.map(shell),
             defaults: DEFAULTS,
             ..Plan::default()
         })
+    }
+
+    /// The lines of the start and the ready command, without those that start E2B's server for code and wait for its
+    /// port. Cells need no such server here.
+    fn start_and_ready(&self) -> (Option<&str>, Option<&str>) {
+        let start = self.start_cmd.as_deref().filter(|line| !line.is_empty());
+        let start = start.filter(|line| !STARTS_INTERPRETERS.contains(&line.trim()));
+        let ready = self.ready_cmd.as_deref().filter(|line| !line.is_empty());
+        let port = INTERPRETER.to_string();
+        (start, ready.filter(|line| start.is_some() || !line.contains(&port)))
     }
 }
 
@@ -78,13 +92,15 @@ impl Step {
                 let text = needed(0)?;
                 Ok(Action::run(shell(&text), argument(1), text))
             }
-            "COPY" => Ok(Action::Copy {
-                source: needed(0)?,
-                target: needed(1)?,
-                owner: argument(2),
-                mode: argument(3).map(|mode| permissions(&mode)).transpose()?,
-                hash: self.hash()?,
-            }),
+            "COPY" => {
+                let (source, mut target) = (needed(0)?, needed(1)?);
+                // A pattern may name several files, so they go into a directory.
+                if source.contains(['*', '?', '[']) && !target.ends_with('/') {
+                    target.push('/');
+                }
+                let mode = argument(3).map(|mode| permissions(&mode)).transpose()?;
+                Ok(Action::Copy { source, target, owner: argument(2), mode, hash: self.hash()? })
+            }
             "ENV" => {
                 let pairs = self.args.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
                 let env = pairs.collect();
@@ -121,12 +137,29 @@ mod tests {
             { "type": "ENV", "args": ["A", "1", "B", "2"], "force": false },
             { "type": "COPY", "args": ["src", "dest", "", "0755"], "filesHash": "0123456789abcdef" },
             { "type": "RUN", "args": ["make", "root"] },
+            { "type": "COPY", "args": ["src/*", "dest"], "filesHash": "0123456789abcdef" },
         ], "startCmd": "serve", "readyCmd": "" }))
         .unwrap();
         assert!(matches!(&plan.actions[0], Action::Env(env) if env["B"] == "2"));
-        assert!(matches!(&plan.actions[1], Action::Copy { mode: Some(0o755), owner: None, .. }));
+        assert!(
+            matches!(&plan.actions[1], Action::Copy { mode: Some(0o755), owner: None, target, .. } if target == "dest")
+        );
+        assert!(matches!(&plan.actions[3], Action::Copy { target, .. } if target == "dest/"));
         assert!(matches!(&plan.actions[2], Action::Run { user: Some(user), .. } if user == "root"));
         assert!(plan.start.is_some() && plan.ready.is_none());
+    }
+
+    #[test]
+    fn code_needs_no_start_command() {
+        let commands = |start: &str, ready: &str| {
+            let plan = plan(json!({ "startCmd": start, "readyCmd": ready })).unwrap();
+            (plan.start.is_some(), plan.ready.is_some())
+        };
+        let port = "curl --fail http://localhost:49999/health";
+        assert_eq!(commands("/root/.jupyter/start-up.sh", port), (false, false));
+        assert_eq!(commands("sudo /root/.jupyter/start-up.sh", "test -f /ready"), (false, true));
+        assert_eq!(commands("", port), (false, false));
+        assert_eq!(commands("my-server 49999", port), (true, true));
     }
 
     #[test]
