@@ -15,7 +15,7 @@ fail() {
   failed=1
 }
 
-# Starts the server. Arguments are options of `serve`.
+# Starts the server, on a free port or where `listen` says. Arguments are options of `serve`.
 start_server() {
   export SANDLING_HOME=$run/home
   [ -z "${SANDLING_TEST_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
@@ -25,7 +25,7 @@ start_server() {
   if [ -n "${CONFORMANCE_FLEET:-}" ]; then
     SANDLING=$sandling python3 "$(dirname "${BASH_SOURCE[0]}")/fleet/serve.py" "$CONFORMANCE_FLEET" "$@" >"$run/server.log" 2>&1 &
   else
-    "$sandling" serve --listen 127.0.0.1:0 "$@" >"$run/server.log" 2>&1 &
+    "$sandling" serve --listen "${listen:-127.0.0.1:0}" "$@" >"$run/server.log" 2>&1 &
   fi
   server=$!
   local attempt

@@ -8,6 +8,8 @@ TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-stat
   docker-registry skopeo umoci buildah perl zstd etcd-server nftables faketime r-base-core default-jdk-headless)
 # For the tests of the dashboard, in addition.
 DASHBOARD_TEST_PACKAGES=(chromium)
+# For the test of reverse proxies, in addition. Debian starts both as services where it runs systemd.
+REVERSE_PROXY_TEST_PACKAGES=(nginx-light caddy)
 # For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
 AGENT_DAY_PACKAGES=(podman git gcc make python3-pip python3-pytest)

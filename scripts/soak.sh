@@ -2,8 +2,8 @@
 # Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and the
 # fleet's simulator. Also runs the suite of PandaStack's client against a fleet of three, the SDKs on this system's Python
 # and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, R and Java, the evaluation
-# harness harbor, agent frameworks as pinned and as newest, an upgrade, a first hour on a clean Debian, and the host's
-# attacks on builds that each lack one defense.
+# harness harbor, agent frameworks as pinned and as newest, nginx and Caddy in front of a server, an upgrade, a first hour
+# on a clean Debian, and the host's attacks on builds that each lack one defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -32,6 +32,7 @@ CONFORMANCE_FLEET=3 conformance/pandastack/run.sh "$sandling" python || status=$
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
+conformance/reverse_proxy/run.sh "$sandling" || status=$?
 scripts/fuzz.sh "$((seconds / 2))" || status=$?
 SANDLING_SIMULATOR_SEEDS=1000 cargo test --release --package sandling-fleet --test simulator || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?

@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Error;
+use sandling_engine::with_causes;
 
 use crate::client::ClientError;
 use crate::terminal::sanitize;
@@ -65,7 +66,7 @@ pub fn report_error(error: &Error) -> ExitCode {
         return ExitCode::from(BROKEN_PIPE);
     }
     // Parts of the text may come from an untrusted source: a guest or a model's server.
-    eprintln!("sandling: {}", sanitize(&chain(error.as_ref())));
+    eprintln!("sandling: {}", sanitize(&with_causes(error.as_ref())));
     ExitCode::from(code(error))
 }
 
@@ -95,27 +96,9 @@ fn code(error: &Error) -> u8 {
     REFUSED
 }
 
-/// Joins the messages of an error and its causes, without repetitions.
-pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for cause in std::iter::successors(Some(error), |error: &&(dyn StdError + 'static)| (*error).source()) {
-        let text = cause.to_string();
-        if parts.last().is_none_or(|last| !last.contains(&text)) {
-            parts.push(text);
-        }
-    }
-    parts.join(": ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn repeated_causes_are_omitted() {
-        let error = anyhow::anyhow!("no such file").context("cannot read `x`: no such file").context("start");
-        assert_eq!(chain(error.as_ref()), "start: cannot read `x`: no such file");
-    }
 
     #[test]
     fn refusals_exit_with_2_and_failures_with_1() {

@@ -4,6 +4,7 @@
 //! and contexts go through it. The engine knows the machine (`vmm`), the template (`image`) and the guest
 //! (`protocol`); it knows no HTTP and no terminal.
 
+mod causes;
 mod config;
 mod diff;
 mod disk_space;
@@ -31,6 +32,7 @@ mod trace;
 mod transit;
 mod volume;
 
+pub use causes::with_causes;
 pub use config::EngineConfig;
 pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use sandling_api::{FleetSettings, JoinToken};
+use sandling_engine::with_causes;
 use sandling_fleet::store::StoreLocation;
 use sandling_fleet::{DrainRecord, Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{config, fleet_drain};
 use crate::options::{Common, FleetCommand, StoreOptions};
-use crate::{outcome, show};
+use crate::show;
 
 /// A fleet has fewer nodes than this.
 const MOST_NODES: usize = 10_000;
@@ -73,7 +74,7 @@ async fn init(
     home.prepare_root().context("cannot create the home directory")?;
     settings.store(home)?;
     if let Some(Err(error)) = settings.check_store(home).await {
-        eprintln!("The store does not work here yet: {}", outcome::chain(&error));
+        eprintln!("The store does not work here yet: {}", with_causes(&error));
         eprintln!("The server tries again. `sandling fleet status` shows when it works.");
     }
     eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);

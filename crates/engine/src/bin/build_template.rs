@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use sandling_engine::{Engine, EngineConfig, Home, Step};
+use sandling_engine::{Engine, EngineConfig, Home, Step, with_causes};
 use sandling_image::BuildOptions;
 
 fn main() -> ExitCode {
@@ -51,14 +51,4 @@ fn show(last: &mut String, text: &str) {
         println!("  {step}");
         *last = step.to_owned();
     }
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }

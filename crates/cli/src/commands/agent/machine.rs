@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_agent::{Engine, Worker};
+use sandling_engine::with_causes;
 use sandling_tools::{DesktopTools, Settings, Toolbox};
 use sandling_wire::{CreateSandbox, DEFAULT_TEMPLATE, NetworkRequest, SetSecret};
 use serde_json::Value;
@@ -12,7 +13,6 @@ use super::keys;
 use crate::client::{Client, Sandbox};
 use crate::commands::{REMOVE_TIMEOUT, remove_sandbox, waiting};
 use crate::options::{Agent, DESKTOP_TEMPLATE};
-use crate::outcome;
 
 /// Extra lifetime for setup, checks and copying the changes back.
 const TTL_SLACK_SECONDS: u64 = 1800;
@@ -101,7 +101,7 @@ fn secret_path(name: &str) -> String {
 
 async fn remove_secret(client: &Client, secret: &str) {
     if let Err(error) = client.delete_within(&secret_path(secret), REMOVE_TIMEOUT).await {
-        let why = outcome::chain(&error);
+        let why = with_causes(&error);
         eprintln!("sandling: cannot remove the stored API key; run `sandling secret rm {secret}`: {why}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use sandling_engine::Home;
+use sandling_engine::{Home, with_causes};
 use sandling_image::{ImageStore, TemplateEntry};
 use sandling_vmm::accelerator::{Accelerator, AcceleratorChoice};
 use sandling_vmm::jail::HostLayer;
@@ -120,7 +120,7 @@ fn accelerator(common: &Common) -> Check {
             Check::new(ACCELERATOR, Verdict::Weaker, detail).fix(how_to_get_kvm(&KvmState::of_host()))
         }
         Ok(probe) => Check::new(ACCELERATOR, Verdict::Ok, format!("{}: {}", probe.accelerator, probe.reason)),
-        Err(error) => Check::new(ACCELERATOR, Verdict::Missing, outcome::chain(&error)).fix("--accelerator auto"),
+        Err(error) => Check::new(ACCELERATOR, Verdict::Missing, with_causes(&error)).fix("--accelerator auto"),
     }
 }
 
@@ -213,7 +213,7 @@ fn unreadable() -> Vec<Check> {
     let weaker = |name: String, why: &dyn Display| Check::new(name, Verdict::Weaker, format!("unreadable: {why}"));
     let rows = match sandling_engine::unreadable_rows(&home.store()) {
         Ok(rows) => rows,
-        Err(error) => return vec![weaker("store".to_owned(), &outcome::chain(&error))],
+        Err(error) => return vec![weaker("store".to_owned(), &with_causes(&error))],
     };
     let rows = rows.into_iter().map(|row| {
         let check = weaker(format!("{} {}", row.what, row.id), &row.why);
@@ -226,7 +226,7 @@ fn unreadable() -> Vec<Check> {
         }
     });
     let templates = listed_templates().into_iter().filter_map(|found| {
-        let check = weaker(format!("template {}", found.name), &outcome::chain(&found.image.err()?));
+        let check = weaker(format!("template {}", found.name), &with_causes(&found.image.err()?));
         Some(check.fix(format!("{BUILD} {}", found.name)))
     });
     rows.chain(templates).collect()

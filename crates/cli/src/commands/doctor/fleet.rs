@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sandling_api::FleetSettings;
+use sandling_engine::with_causes;
 use sandling_fleet::{EtcdLedger, Ledger, LedgerError, NodeRecord, own_etcd};
 use sandling_wire::Home;
 
 use super::checks::{Check, Verdict};
 use crate::commands::fleet;
-use crate::outcome;
 
 const ETCD: &str = "fleet etcd";
 const STORE: &str = "fleet store";
@@ -26,7 +26,7 @@ pub(super) async fn checks() -> Vec<Check> {
     let settings = match FleetSettings::load(&home) {
         Ok(Some(settings)) => settings,
         Ok(None) => return Vec::new(),
-        Err(error) => return vec![Check::new("fleet", Verdict::Missing, outcome::chain(&error))],
+        Err(error) => return vec![Check::new("fleet", Verdict::Missing, with_causes(&error))],
     };
     let mut checks = vec![certificate(&settings, &home)];
     checks.extend(store(&settings, &home).await);
@@ -54,7 +54,7 @@ fn certificate(settings: &FleetSettings, home: &Home) -> Check {
         (Ok(true), Ok(true)) => check(Verdict::Ok, "valid for at least 30 days"),
         (Ok(true), _) => check(Verdict::Weaker, "expires within 30 days").fix(renew),
         (Ok(false), _) => check(Verdict::Missing, "not valid now, so other nodes refuse this one").fix(renew),
-        (Err(error), _) => check(Verdict::Missing, &outcome::chain(&error)).fix(renew),
+        (Err(error), _) => check(Verdict::Missing, &with_causes(&error)).fix(renew),
     }
 }
 
@@ -64,7 +64,7 @@ async fn store(settings: &FleetSettings, home: &Home) -> Option<Check> {
     let sent = Instant::now();
     let check = match settings.check_store(home).await? {
         Ok(()) => Check::new(STORE, Verdict::Ok, format!("{url} answered in {:.1?}", sent.elapsed())),
-        Err(error) => Check::new(STORE, Verdict::Weaker, outcome::chain(&error)).fix(
+        Err(error) => Check::new(STORE, Verdict::Weaker, with_causes(&error)).fix(
             "new snapshots stay local until it works; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY here and for the \
              server, or mount the directory",
         ),
@@ -73,7 +73,7 @@ async fn store(settings: &FleetSettings, home: &Home) -> Option<Check> {
 }
 
 async fn reach(settings: &FleetSettings, home: &Home) -> Result<(EtcdLedger, Vec<Check>), String> {
-    let ledger = settings.ledger(home).map_err(|error| outcome::chain(&error))?;
+    let ledger = settings.ledger(home).map_err(|error| with_causes(&error))?;
     let unreachable = |error: LedgerError| error.to_string();
     let status = ledger.status().await.map_err(unreachable)?;
     let sent = Instant::now();

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use sandling_api::IntoWire;
+use sandling_engine::with_causes;
 use sandling_wire::{CreateSandbox, ExecRequest, ModeName, SessionStart};
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ async fn create(
 
 /// The sandbox could not be created. Not a `Failure`, because the exit code must say that nothing was run.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", outcome::chain(.0))]
+#[error("{}", with_causes(.0))]
 pub struct NothingRan(pub ClientError);
 
 /// Copies the files, and then runs the code. A signal that arrives meanwhile ends both.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use sandling_api::{listed_template, template_view};
-use sandling_engine::{DEFAULT_WORKSPACE, NetworkConfig};
+use sandling_engine::{DEFAULT_WORKSPACE, NetworkConfig, with_causes};
 use sandling_image::{BuildOptions, Existing, OwnKernel, Recipe};
 use sandling_service::{
     Build as BuildProgress, CacheUse, DockerfileBuild, DockerfileOptions, OnFailure, PackageBuild, Service,
@@ -115,7 +115,7 @@ fn start_packages(service: &Service, options: &Build) -> anyhow::Result<Arc<Buil
         memory_mib: options.memory,
         disk_mib: options.disk,
     };
-    Ok(service.builds.start_packages(&WorkspaceName::default(), build, |failure| show_causes(&failure))?)
+    Ok(service.builds.start_packages(&WorkspaceName::default(), build, |failure| with_causes(&failure))?)
 }
 
 fn cache_use(options: &Build) -> CacheUse {
@@ -145,7 +145,7 @@ async fn start_dockerfile(service: &Service, source: Source, options: &Build) ->
         memory_mib: options.memory,
         disk_mib: options.disk,
     };
-    Ok(service.builds.start_dockerfile(&WorkspaceName::default(), build, |failure| show_causes(&failure)).await?)
+    Ok(service.builds.start_dockerfile(&WorkspaceName::default(), build, |failure| with_causes(&failure)).await?)
 }
 
 /// Shows a build's steps until it ends, and returns its size.
@@ -168,17 +168,6 @@ async fn follow(build: &BuildProgress) -> anyhow::Result<u64> {
     };
     screen.done();
     end
-}
-
-/// An error with its causes, as one line.
-fn show_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 fn recipe(options: &Build) -> anyhow::Result<Recipe> {
