@@ -19,7 +19,7 @@ took() { echo "took $((SECONDS - began)) s"; }
 build() { cargo build --profile quick --package sandling-cli --package sandling-engine "$@"; }
 
 need_cargo
-[ -e "$sandling" ] || echo "The first run takes minutes, most of them to compile. Each step says how long it took."
+[ -e "$sandling" ] || echo "The first run takes about ten minutes on two cores, most of them to compile. Each step says how long it took."
 
 say "1. Packages, and what builds templates"
 began=$SECONDS
