@@ -64,7 +64,10 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
         Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
     drop(starting);
     if announced.is_none() {
-        eprintln!("sandling: another server already serves this home; set SANDLING_API to reach this one");
+        eprintln!(
+            "sandling: another server already serves this home, and commands use that one; to use this one, set \
+             SANDLING_API=http://{address}"
+        );
     }
     let terminated = terminated()?;
     let idle = idle(app.clone(), options.idle_exit.map(Duration::from_secs));
