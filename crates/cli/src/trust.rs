@@ -1,10 +1,12 @@
 //! `--ca`: certificates that this process, the programs that it starts and the sandboxes trust besides those of the system.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use sandling_wire::Home;
+use sandling_wire::{Home, private_directory};
 
 pub const CA_VARIABLE: &str = "SANDLING_CA";
 const BUNDLE_VARIABLE: &str = "SSL_CERT_FILE";
@@ -46,9 +48,25 @@ pub fn read(ca: &Path) -> anyhow::Result<String> {
 
 fn write(home: &Home, bundle: &Path, text: &str) -> std::io::Result<()> {
     home.prepare_root()?;
-    fs::create_dir_all(home.tls())?;
+    private_directory(&home.tls())?;
     // Another process may read the bundle at the same time.
     let new = bundle.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&new, text)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
     fs::rename(&new, bundle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundle_is_private() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Home::new(root.path().join("home"));
+        let bundle = home.tls().join("trusted.pem");
+        write(&home, &bundle, "certificates").unwrap();
+        assert_eq!(fs::read_to_string(&bundle).unwrap(), "certificates");
+        assert!(home.wide_modes().is_empty(), "{:?}", home.wide_modes());
+    }
 }
