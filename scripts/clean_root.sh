@@ -25,7 +25,7 @@ make_clean_root() {
 }
 
 # Runs a shell line in the clean root. It has this host's network, certificates and settings for package registries, no
-# more. Further arguments are options of bubblewrap.
+# more. Further arguments are options of bubblewrap, which covers parts of /proc; builds of templates need all of it.
 clean() { # LINE [OPTION…]
   local line=$1
   shift
@@ -33,5 +33,5 @@ clean() { # LINE [OPTION…]
     --ro-bind "$dist" /dist --ro-bind "$certificates" "$certificates" --setenv PIP_CERT "$certificates" \
     --setenv SSL_CERT_FILE "$certificates" --setenv NODE_EXTRA_CA_CERTS "$certificates" --cap-add ALL --unshare-pid \
     --die-with-parent --setenv HOME /root --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    --setenv LANG C.UTF-8 --setenv DEBIAN_FRONTEND noninteractive --chdir /root "$@" sh -euc "$line"
+    --setenv LANG C.UTF-8 --setenv DEBIAN_FRONTEND noninteractive --chdir /root "$@" sh -euc "mount -t proc proc /proc; $line"
 }

@@ -112,7 +112,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 /// Progress of a long operation: a spinner on a terminal, plain lines elsewhere.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    /// The step and time of the last plain line.
+    /// The last plain line and its time.
     last: Mutex<Option<(String, Instant)>>,
 }
 
@@ -131,12 +131,12 @@ impl Progress {
     }
 
     pub fn step(&self, step: &Step) {
-        match step.progress {
-            Some((done, total)) if self.bar.is_some() || self.is_due(&step.text, Instant::now()) => {
-                self.say(format!("{} ({done} of {total})", step.text));
-            }
-            Some(_) => {}
-            None => self.say(step.text.clone()),
+        let line = match step.progress {
+            Some((done, total)) => format!("{} ({done} of {total})", step.text),
+            None => step.text.clone(),
+        };
+        if self.bar.is_some() || self.is_due(&line, Instant::now()) {
+            self.say(line);
         }
     }
 
@@ -155,13 +155,16 @@ impl Progress {
         }
     }
 
-    /// Whether to print a line now. New steps are printed at once; text after a colon is a detail of the same step.
-    fn is_due(&self, text: &str, now: Instant) -> bool {
-        let step = text.split(':').next().unwrap_or_default();
+    /// Whether to print a line now. New steps are printed at once, and a line never twice in a row. Numbers in parentheses
+    /// and text after a colon are details of the same step.
+    fn is_due(&self, line: &str, now: Instant) -> bool {
+        let step = |line: &str| line.split([':', '(']).next().unwrap_or_default().trim_end().to_owned();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.as_ref().is_none_or(|(of, at)| of != step || now.duration_since(*at) >= PROGRESS_INTERVAL);
+        let is_due = last.as_ref().is_none_or(|(shown, at)| {
+            step(shown) != step(line) || (shown != line && now.duration_since(*at) >= PROGRESS_INTERVAL)
+        });
         if is_due {
-            *last = Some((step.to_owned(), now));
+            *last = Some((line.to_owned(), now));
         }
         is_due
     }

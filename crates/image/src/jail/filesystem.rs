@@ -57,6 +57,11 @@ const OWN: [(&str, &str); 5] = [
     ("etc/resolv.conf", ""),
 ];
 
+/// Why the kernel may refuse a new `/proc`, and what helps.
+const COVERED_PROC: &str = "The kernel mounts no new /proc while parts of the present one are covered, as in most \
+    containers. Build the template on the host and bring it here with `sandling template export` and `import`, or start the \
+    container without masked paths";
+
 /// Builds the new root and moves into it.
 pub(super) fn enter(spec: &Spec) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
@@ -80,9 +85,9 @@ pub(super) fn enter(spec: &Spec) -> io::Result<()> {
         fs::create_dir_all(place)?;
         mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, size)?;
     }
-    // The kernel mounts one for this namespace as long as the host's is visible.
     fs::create_dir("proc")?;
-    mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
+    mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)
+        .map_err(|error| io::Error::new(error.kind(), format!("{error}. {COVERED_PROC}")))?;
     let workspace = inside(&spec.workspace);
     fs::create_dir_all(&workspace)?;
     // Not what is mounted in it, which is this root.
