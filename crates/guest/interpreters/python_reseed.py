@@ -1,4 +1,4 @@
-"""Reseeds a live Python interpreter, so that clones of one machine draw different random numbers.
+"""Reseeds a live Python interpreter, so that clones of one machine draw different random numbers and know their own name.
 
 Only loaded modules are reseeded. Modules that are imported later seed themselves from the kernel, as do `os.urandom`
 and `secrets`. Two things cannot be reseeded: hash randomisation, which is fixed for the life of a process, and
@@ -56,10 +56,15 @@ def _reseed_tempfile(module, seed):
     module._name_sequence = None
 
 
+def _forget_hostname(module, seed):
+    module._uname_cache = None
+
+
 RESEEDS = (
     ("random", _reseed_random),
     ("numpy.random", _reseed_numpy),
     ("_ssl", _reseed_openssl),
     ("uuid", _reseed_uuid),
     ("tempfile", _reseed_tempfile),
+    ("platform", _forget_hostname),
 )

@@ -37,6 +37,13 @@ class PythonReseedTest(InterpreterTest):
         self.assertNotEqual(*[context.cell(DRAW).text for context in contexts])
         self.assertEqual(contexts[0].cell("tempfile._name_sequence is None").text, "True")
 
+    def test_a_reseeded_context_asks_for_its_host_name_again(self):
+        context = self.python_context()
+        context.cell("import platform\nplatform.uname()\nplatform._uname_cache = platform._uname_cache._replace(node='before')")
+        self.assertEqual(context.cell("platform.node()").text, "'before'")
+        context.send({"reseed": ENTROPY})
+        self.assertEqual(context.cell("platform.node() == platform.os.uname().nodename").text, "True")
+
     def test_a_running_cell_is_reseeded_at_once(self):
         context = self.python_context()
         for loop in ("pass", "time.sleep(0.01)"):

@@ -13,8 +13,9 @@ use crate::streams::Kind;
 use crate::sys::fds::{self, ReadResult};
 use crate::timers::Timer;
 
-/// How long a cell may take to stop after an interrupt.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long a cell may take to stop after an interrupt, before its interpreter and its variables are lost. Most cells stop in
+/// milliseconds; an emulated guest on a busy host needs more than a second.
+const GRACE: Duration = Duration::from_secs(5);
 
 const NUDGE: Duration = Duration::from_millis(100);
 
