@@ -9,16 +9,16 @@ use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::fleet::Fleet;
 
-fn of(app: &App, id: &SnapshotId) -> Durability {
+fn durability_of(app: &App, id: &SnapshotId) -> Durability {
     Fleet::of(app).map_or(Durability::Local, |fleet| fleet.durability(id))
 }
 
 pub(crate) fn snapshot_view(app: &App, info: SnapshotInfo) -> SnapshotView {
-    SnapshotView { durability: of(app, &info.id), ..info.into_wire() }
+    SnapshotView { durability: durability_of(app, &info.id), ..info.into_wire() }
 }
 
 pub(crate) fn sandbox_view(app: &App, info: SandboxInfo) -> SandboxView {
-    let of_image = || info.standing.restored.as_ref().map_or(Durability::Local, |image| of(app, image));
+    let of_image = || info.standing.restored.as_ref().map_or(Durability::Local, |image| durability_of(app, image));
     let durability = (info.state == State::Hibernated).then(of_image);
     SandboxView { durability, ..info.into_wire() }
 }
