@@ -9,21 +9,17 @@ use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::fleet::Fleet;
 
-fn of(app: &App, id: &SnapshotId) -> Durability {
+fn durability_of(app: &App, id: &SnapshotId) -> Durability {
     Fleet::of(app).map_or(Durability::Local, |fleet| fleet.durability(id))
 }
 
 pub(crate) fn snapshot_view(app: &App, info: SnapshotInfo) -> SnapshotView {
-    SnapshotView { durability: of(app, &info.id), ..info.into_wire() }
+    SnapshotView { durability: durability_of(app, &info.id), ..info.into_wire() }
 }
 
 pub(crate) fn sandbox_view(app: &App, info: SandboxInfo) -> SandboxView {
-    let image = info.standing.restored.clone().filter(|_| info.state == State::Hibernated);
-    let durability = match (info.state, image) {
-        (State::Hibernated, Some(image)) => Some(of(app, &image)),
-        (State::Hibernated, None) => Some(Durability::Local),
-        _ => None,
-    };
+    let of_image = || info.standing.restored.as_ref().map_or(Durability::Local, |image| durability_of(app, image));
+    let durability = (info.state == State::Hibernated).then(of_image);
     SandboxView { durability, ..info.into_wire() }
 }
 
@@ -49,7 +45,9 @@ pub(crate) async fn wait_until_durable(app: &App, id: &SnapshotId) -> Result<(),
         false => Err(ApiError::new(
             StatusCode::CONFLICT,
             "snapshot_local",
-            format!("snapshot {id} was created, but cannot be stored; the server's log says why"),
+            format!(
+                "snapshot {id} was created, but cannot be stored, so only its node has it; the server's log says why"
+            ),
         )),
     }
 }

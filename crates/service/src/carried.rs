@@ -6,7 +6,7 @@ use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::Query;
 use serde::{Deserialize, Serialize};
 
-use crate::previews::ForeignKeyError;
+use crate::previews::NodeKeyError;
 use crate::service::Service;
 use crate::store::Store;
 
@@ -40,7 +40,7 @@ pub enum CarriedError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Key(#[from] ForeignKeyError),
+    Key(#[from] NodeKeyError),
 }
 
 impl Service {

@@ -12,7 +12,7 @@ use sandling_service::{Action, CacheUse, Plan, PlanDefaults, check_hash};
 const DEFAULTS: PlanDefaults = PlanDefaults { user: super::settings::USER, workdir: None };
 
 /// The start command of E2B's image for code, as its users write it. It starts the server that runs cells there.
-const STARTS_INTERPRETERS: [&str; 2] = ["/root/.jupyter/start-up.sh", "sudo /root/.jupyter/start-up.sh"];
+const INTERPRETER_STARTS: [&str; 2] = ["/root/.jupyter/start-up.sh", "sudo /root/.jupyter/start-up.sh"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -70,7 +70,7 @@ impl Recipe {
     /// port. Cells need no such server here.
     fn start_and_ready(&self) -> (Option<&str>, Option<&str>) {
         let start = self.start_cmd.as_deref().filter(|line| !line.is_empty());
-        let start = start.filter(|line| !STARTS_INTERPRETERS.contains(&line.trim()));
+        let start = start.filter(|line| !INTERPRETER_STARTS.contains(&line.trim()));
         let ready = self.ready_cmd.as_deref().filter(|line| !line.is_empty());
         let port = INTERPRETER.to_string();
         (start, ready.filter(|line| start.is_some() || !line.contains(&port)))

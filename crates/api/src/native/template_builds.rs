@@ -85,6 +85,10 @@ async fn start(call: Call<Run>, request: Request) -> Result<(StatusCode, Json<Bu
 /// The Dockerfile that is meant, if one is.
 fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
     match (&request.dockerfile, &request.image_ref) {
+        (None, None) if has_dockerfile_options(request) => {
+            let message = "build_args, target, context and secrets belong to a dockerfile; add it, or leave them out";
+            Err(ApiError::bad_request(message))
+        }
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(ApiError::bad_request("a template is built from a dockerfile or an image_ref")),
         _ if request.from.is_some() || !packages(request).is_empty() => {
@@ -95,6 +99,11 @@ fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
         (Some(text), None) => Ok(Some(text.clone())),
         (None, Some(image)) => Ok(Some(format!("FROM {image}"))),
     }
+}
+
+fn has_dockerfile_options(request: &BuildRequest) -> bool {
+    let BuildRequest { build_args, target, context, secrets, .. } = request;
+    !build_args.is_empty() || target.is_some() || context.is_some() || !secrets.is_empty()
 }
 
 async fn from_dockerfile(

@@ -149,6 +149,8 @@ async fn packages_that_are_no_names_are_refused_before_their_build() {
         (json!({ "pip": ["six @ http://example.com/six.whl"] }), 400),
         (json!({ "requirements": "six\n-e .\n" }), 400),
         (json!({ "pip": ["six"], "dockerfile": "FROM base" }), 400),
+        (json!({ "pip": ["six"], "target": "first" }), 400),
+        (json!({ "pip": ["six"], "build_args": { "A": "1" } }), 400),
         (json!({ "pip": ["six"], "from": "nowhere" }), 404),
         (json!({ "pip": ["six"], "name": "base" }), 409),
         (json!({ "pip": ["six"], "name": "../x" }), 400),

@@ -45,7 +45,7 @@ async fn a_trusted_proxy_says_who_the_client_is_and_how_it_reached_the_server() 
 }
 
 #[tokio::test]
-async fn nobody_else_does() {
+async fn what_another_client_says_about_itself_is_ignored() {
     for networks in [vec![], vec!["192.0.2.1/32"]] {
         let server = behind(&networks).await;
         let (link, client) = seen(&server).await;

@@ -41,9 +41,10 @@ pub async fn diff(options: &Diff) -> anyhow::Result<()> {
         None => from.split('@').next().unwrap_or_default().to_owned(),
     };
     if from == to {
+        let named = options.from.split('@').next().unwrap_or_default();
         bail!(
-            "both states are the current one of {from}; name a checkpoint, as in `sandling diff {from}@1`: \
-             `sandling timeline {from}` lists them"
+            "both states are {from}; compare with a checkpoint, as in `sandling diff {named}@1`: \
+             `sandling timeline {named}` lists those of a sandbox"
         );
     }
     let path = directory(&client, &from, &options.path).await?;
@@ -76,13 +77,18 @@ async fn full_state(client: &Client, text: &str) -> Result<String, ClientError> 
 }
 
 /// A relative path starts where the sandbox's commands start.
-async fn directory(client: &Client, state: &str, path: &str) -> Result<String, ClientError> {
+async fn directory(client: &Client, state: &str, path: &str) -> anyhow::Result<String> {
     if path.starts_with('/') {
         return Ok(path.to_owned());
     }
-    let sandbox: Sandbox =
-        client.get(&format!("/v1/sandboxes/{}", state.split('@').next().unwrap_or_default())).await?;
-    Ok(absolute(sandbox.workdir.as_deref().unwrap_or("/"), path))
+    let id = state.split('@').next().unwrap_or_default();
+    match client.get::<Sandbox>(&format!("/v1/sandboxes/{id}")).await {
+        Ok(sandbox) => Ok(absolute(sandbox.workdir.as_deref().unwrap_or("/"), path)),
+        Err(error) if error.is_missing() => {
+            bail!("{id} is not a sandbox, so `--path {path}` cannot be relative; begin it with `/`")
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Joins a directory with a relative path, and removes its `.` and `..`.

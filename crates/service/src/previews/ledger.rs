@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sandling_engine::store::StoreError;
 
 use super::key::{PreviewToken, SigningKey};
-use super::secret::{self, ForeignKeyError};
+use super::secret::{self, NodeKeyError};
 use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::workspaces::WorkspaceName;
@@ -38,22 +38,22 @@ impl Previews {
     /// `directory` holds the secret that signs tokens.
     pub(crate) fn open(directory: &Path, store: Arc<Store>, tokens: Tokens) -> io::Result<Self> {
         let key = SigningKey::new(secret::read_or_make(directory)?);
-        secret::read_foreign(directory)?.into_iter().for_each(|secret| key.trust(secret));
+        secret::read_other_nodes(directory)?.into_iter().for_each(|secret| key.trust(secret));
         Ok(Self { key, directory: directory.to_owned(), store, tokens })
     }
 
     /// The secrets whose tokens this home accepts, its own among them, in hexadecimal digits.
-    pub(crate) fn secrets(&self) -> Result<Vec<String>, ForeignKeyError> {
+    pub(crate) fn secrets(&self) -> Result<Vec<String>, NodeKeyError> {
         let own = secret::read_or_make(&self.directory)?;
-        let all = std::iter::once(own).chain(secret::read_foreign(&self.directory)?);
+        let all = std::iter::once(own).chain(secret::read_other_nodes(&self.directory)?);
         Ok(all.map(|secret| blake3::Hash::from_bytes(secret).to_hex().to_string()).collect())
     }
 
     /// Accepts tokens that another node of the fleet has signed, from now on.
-    pub(crate) fn trust(&self, secret: &str) -> Result<(), ForeignKeyError> {
-        let foreign = blake3::Hash::from_hex(secret).map_err(|_| ForeignKeyError::NotOne)?;
-        if secret::add_foreign(&self.directory, foreign.as_bytes())? {
-            self.key.trust(*foreign.as_bytes());
+    pub(crate) fn trust(&self, secret: &str) -> Result<(), NodeKeyError> {
+        let other = blake3::Hash::from_hex(secret).map_err(|_| NodeKeyError::Malformed)?;
+        if secret::add_other_node(&self.directory, other.as_bytes())? {
+            self.key.trust(*other.as_bytes());
         }
         Ok(())
     }

@@ -8,4 +8,4 @@ mod secret;
 pub use key::PreviewToken;
 pub(crate) use key::SigningKey;
 pub use ledger::{PreviewError, Previews};
-pub use secret::ForeignKeyError;
+pub use secret::NodeKeyError;

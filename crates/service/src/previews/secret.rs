@@ -9,21 +9,21 @@ use crate::random;
 
 const FILE: &str = "secret";
 /// Secrets of other nodes are in files of such names.
-const FOREIGN: &str = "foreign-";
+const OTHER_NODES: &str = "foreign-";
 
 #[derive(Debug, thiserror::Error)]
-pub enum ForeignKeyError {
-    #[error("this is no signing key")]
-    NotOne,
+pub enum NodeKeyError {
+    #[error("another node sent a signing key that is not 64 hexadecimal digits")]
+    Malformed,
     #[error("the signing keys in the home cannot be read or written")]
     Io(#[from] io::Error),
 }
 
 /// The secrets of other nodes.
-pub(super) fn read_foreign(directory: &Path) -> io::Result<Vec<[u8; 32]>> {
+pub(super) fn read_other_nodes(directory: &Path) -> io::Result<Vec<[u8; 32]>> {
     let mut secrets = Vec::new();
     for entry in fs::read_dir(directory)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(FOREIGN) {
+        if entry.file_name().to_string_lossy().starts_with(OTHER_NODES) {
             // A half that a crash left is none.
             secrets.extend(<[u8; 32]>::try_from(fs::read(entry.path())?));
         }
@@ -32,11 +32,11 @@ pub(super) fn read_foreign(directory: &Path) -> io::Result<Vec<[u8; 32]>> {
 }
 
 /// Keeps the secret of another node. False if it is known, or is this home's own.
-pub(super) fn add_foreign(directory: &Path, secret: &[u8; 32]) -> io::Result<bool> {
-    if read_or_make(directory)? == *secret || read_foreign(directory)?.contains(secret) {
+pub(super) fn add_other_node(directory: &Path, secret: &[u8; 32]) -> io::Result<bool> {
+    if read_or_make(directory)? == *secret || read_other_nodes(directory)?.contains(secret) {
         return Ok(false);
     }
-    let path = directory.join(format!("{FOREIGN}{}", random::hex::<8>()));
+    let path = directory.join(format!("{OTHER_NODES}{}", random::hex::<8>()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(secret)?;
     file.sync_all()?;

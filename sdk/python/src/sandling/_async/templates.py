@@ -169,10 +169,10 @@ class AsyncTemplates:
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
         lists = {"npm": [*npm] or None, "pip": [*pip] or None, "warm": [*warm] or None}
         wanted: Dict[str, Any] = {"from": base, "packages": [*packages], "requirements": requirements, **lists, **sizes}
+        wanted.update(build_args=dict(build_args or {}) or None, target=target)
         if dockerfile is not None:
             uploaded = None if context is None else await self._upload(os.fspath(context))
-            steps = {"dockerfile": dockerfile, "context": uploaded, "build_args": dict(build_args or {}) or None}
-            wanted.update(steps, target=target, replace=True)
+            wanted.update(dockerfile=dockerfile, context=uploaded, replace=True)
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(await self._request("POST", "/build", body=body))
 
