@@ -135,7 +135,10 @@ impl MovePlan {
 
     fn row(&self) -> Result<Option<SandboxInfo>, MoveError> {
         let Some(traveller) = &self.sandbox else { return Ok(None) };
-        serde_json::from_value(traveller.row.clone()).map(Some).map_err(|_| MoveError::Foreign)
+        let info: SandboxInfo = serde_json::from_value(traveller.row.clone()).map_err(|_| MoveError::Foreign)?;
+        // They become paths.
+        let ids_are = info.id.is_well_formed() && info.snapshots().all(SnapshotId::is_well_formed);
+        ids_are.then_some(Some(info)).ok_or(MoveError::Foreign)
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::export::write_file;
 use super::files::Files;
 use super::hashing::{Hashed, digest_of};
-use super::import::{ImportError, read_file};
+use super::import::{ImportError, are_layer_names, read_file};
 use super::portable::MadeOn;
 use super::restore::{BakeFiles, RestoreError};
 use super::snapshots::Snapshots;
@@ -109,6 +109,20 @@ impl Cargo {
         ids.chain(self.files.iter().map(|file| &file.owner))
     }
 
+    /// Refuses what no home has packed. Ids and names become paths.
+    fn check(&self) -> Result<(), ImportError> {
+        let ids_are = self.owners().all(SnapshotId::is_well_formed);
+        let is_one = |carried: &Carried| {
+            let Carried { info, base, .. } = carried;
+            let mut below = info.stands_on().chain([&base.id]);
+            below.all(SnapshotId::is_well_formed) && are_layer_names(&base.root, &base.baked)
+        };
+        if !ids_are || !self.snapshots.iter().all(is_one) {
+            return Err(ImportError::Damaged("it has strange ids or names"));
+        }
+        Ok(())
+    }
+
     /// What a layer's file must be, if it is known.
     fn digest(&self, file: &CargoFile) -> Option<String> {
         let part = match file.kind {
@@ -164,6 +178,7 @@ impl Snapshots {
 
     /// Which files of it this home lacks. The error says why it cannot take it.
     pub(crate) fn lacks(&self, cargo: &Cargo) -> Result<Vec<usize>, ImportError> {
+        cargo.check()?;
         for carried in &cargo.snapshots {
             let info = &carried.info;
             let hardware = self.machines.hardware(info.vcpus, info.memory_mib);
@@ -298,5 +313,22 @@ impl Snapshots {
     pub fn all_listed(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
         let all = self.store.snapshots()?.into_iter();
         Ok(all.filter(|(_, visibility)| *visibility == Visibility::Listed).map(|(info, _)| info).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_no_id() {
+        let cargo = |owner: &str| -> Cargo {
+            let file = serde_json::json!({ "owner": owner, "kind": "pages", "bytes": 1 });
+            serde_json::from_value(serde_json::json!({ "snapshots": [], "files": [file] })).unwrap()
+        };
+        assert!(cargo("0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11").check().is_ok());
+        for wrong in ["../../engines", "/etc", "", "0E0B5A3C-7A0B-4E57-9F52-0F7D6F1F3A11"] {
+            assert!(matches!(cargo(wrong).check(), Err(ImportError::Damaged(_))), "{wrong}");
+        }
     }
 }
