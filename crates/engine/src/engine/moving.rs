@@ -286,12 +286,13 @@ impl Engine {
         let mut stream = zstd::Decoder::new(from)?;
         let (manifest, digest) = read_manifest(&mut stream)?;
         self.can_take(&manifest.plan)?;
-        self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
+        let unloaded = self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
         let mut told = [0; 32];
         stream.read_exact(&mut told)?;
         if digest != told {
             return Err(MoveError::Foreign);
         }
+        let _no_sweep = unloaded.settle()?;
         let Manifest { plan, network, token, wakes, from, more, .. } = manifest;
         let Some(mut info) = plan.row()? else { return Ok(Arrived { sandbox: None, token, more }) };
         if let Some(network) = &network {
