@@ -173,8 +173,9 @@ impl Engine {
     /// A departed sandbox goes on here.
     pub fn stay(&self, id: &SandboxId) -> Result<(), MoveError> {
         if self.parts.snapshots.transits.is_leaving(id) {
-            self.parts.snapshots.transits.end(id)?;
+            // In this order: if one of them fails, the caller can try again.
             self.resume_task(id)?;
+            self.parts.snapshots.transits.end(id)?;
         }
         Ok(())
     }
@@ -197,7 +198,15 @@ impl Engine {
         Ok(())
     }
 
+    /// A sandbox that has a task. Nobody looks after one that was parked when this engine started, or has departed.
+    fn looked_after(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.get(id).filter(|sandbox| !sandbox.commands.is_closed())
+    }
+
     fn resume_task(&self, id: &SandboxId) -> Result<(), StoreError> {
+        if self.looked_after(id).is_some() {
+            return Ok(());
+        }
         if let Some(info) = self.parts.store.living_sandbox(id.as_str())? {
             self.parts.store.give_sandbox(id.as_str(), self.owner.id())?;
             self.host.start(Phase::Hibernated, info);
@@ -322,10 +331,7 @@ impl Engine {
         let info = arrival.row().map_err(StoreError::from)?;
         self.parts.store.adopt_sandbox(self.owner.id(), &info)?;
         let workspace = info.workspace.clone();
-        let sandbox = match self.get(id) {
-            Some(known) => Some(known),
-            None => self.host.start(Phase::Hibernated, info),
-        };
+        let sandbox = self.looked_after(id).or_else(|| self.host.start(Phase::Hibernated, info));
         transits.end(id)?;
         self.parts.events.note(id, &workspace, "moved", serde_json::json!({ "from": arrival.from }));
         Ok((sandbox, arrival.wakes))
