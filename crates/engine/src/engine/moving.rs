@@ -312,7 +312,13 @@ impl Engine {
         }
         let row = serde_json::to_value(&info).map_err(StoreError::from)?;
         let arrival = Arrival { row, token: token.clone(), wakes, from };
-        self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)))?;
+        // An earlier attempt may have arrived meanwhile.
+        let taken = || MoveError::Taken(info.id.to_string());
+        if self.get(&info.id).is_some() {
+            return Err(taken());
+        }
+        let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)));
+        begun.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error.into() })?;
         Ok(Arrived { sandbox: Some(info.id), token, more })
     }
 
