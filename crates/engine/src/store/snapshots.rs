@@ -65,13 +65,11 @@ impl Store {
         Ok(self.connection().find(total, [workspace], |row| row.get::<_, f64>(0))?.unwrap_or_default() as u64)
     }
 
+    /// Lists a snapshot or hides it, and waits until the disk has that: another home may rely on it.
     pub fn list_snapshot(&self, id: &SnapshotId, visibility: Visibility) -> Result<(), StoreError> {
-        self.connection()
-            .run(
-                "UPDATE snapshots SET listed = ?2 WHERE id = ?1",
-                params![id.as_str(), visibility == Visibility::Listed],
-            )
-            .map(drop)
+        let update = "UPDATE snapshots SET listed = ?2 WHERE id = ?1";
+        let row = params![id.as_str(), visibility == Visibility::Listed];
+        self.lastingly(|connection| connection.run(update, row)).map(drop)
     }
 
     pub fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
