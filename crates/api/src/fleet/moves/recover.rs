@@ -7,10 +7,9 @@ use sandling_engine::{Engine, SandboxId};
 
 use super::super::member::Fleet;
 use super::gate::{Closed, Gate, Insiders};
-use super::settle::{Expected, log};
+use super::settle::{AGAIN_AFTER, Expected};
 use crate::app::App;
 
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long others find out why a sandbox that had moved here has ended.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
@@ -52,11 +51,7 @@ impl Fleet {
             {
                 let is_ours =
                     found.record.is_some_and(|record| record.node == self.membership.name() && record.token == token);
-                let done = if is_ours { self.admit(app, id) } else { app.engine.turn_away(id).await };
-                match done {
-                    Ok(()) => return,
-                    Err(error) => log(id, &error),
-                }
+                return self.finish_arrival(app, id, is_ours).await;
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, Limited};
-use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId};
+use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId, with_causes};
 use sandling_fleet::Revision;
 use sandling_service::{CarriedService, WorkspaceName};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::super::member::Fleet;
 use super::super::place;
 use super::gate::Insiders;
+use super::settle::{AGAIN_AFTER, log};
 use crate::app::App;
 use crate::piped;
 
@@ -69,7 +70,7 @@ async fn offer(fleet: &Fleet, app: &App, request: Request) -> Result<Offer, Stri
     }
     let engine = app.engine.clone();
     let lacks = tokio::task::spawn_blocking(move || engine.can_take(&plan)).await;
-    let lacks = lacks.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
+    let lacks = lacks.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))?;
     Ok(Offer { cost, lacks })
 }
 
@@ -94,7 +95,7 @@ async fn take(fleet: &Fleet, app: &App, request: Request) -> Result<(), String> 
         Ok(answered)
     };
     let answered = piped::incoming(request.into_body(), unpack).await.map_err(|error| error.to_string())?;
-    let answered = answered.map_err(|error: MoveError| chain(&error))?;
+    let answered = answered.map_err(|error: MoveError| with_causes(&error))?;
     answered.await.unwrap_or_else(|_| Err("the server is closing".to_owned()))
 }
 
@@ -124,16 +125,6 @@ impl Arrivals {
     }
 }
 
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 impl Fleet {
     /// Decides about everything that arrives. Runs until the future is dropped.
     pub(in crate::fleet) async fn decide_arrivals(&self, app: &App) {
@@ -158,15 +149,28 @@ impl Fleet {
         let kept = serde_json::from_value::<CarriedService>(more).map_err(|error| error.to_string());
         let kept = kept.and_then(|carried| app.service.unpack(&carried).map_err(|error| error.to_string()));
         let is_ours = kept.is_ok() && self.claim(&id, query.at.map(Revision), query.generation, &token).await;
+        self.finish_arrival(app, &id, is_ours).await;
         if is_ours {
-            return self.admit(app, &id).map_err(|error| chain(&error));
+            return Ok(());
         }
-        app.engine.turn_away(&id).await.map_err(|error| chain(&error))?;
         Err(kept.err().unwrap_or_else(|| "the sandbox was taken back".to_owned()))
     }
 
+    /// Admits an arrival or turns it away, once it is known whose it is. What fails is tried again: until then, requests about
+    /// the sandbox wait.
+    pub(super) async fn finish_arrival(&self, app: &App, id: &SandboxId, is_ours: bool) {
+        loop {
+            let finished = if is_ours { self.admit(app, id) } else { app.engine.turn_away(id).await };
+            match finished {
+                Ok(()) => return,
+                Err(error) => log(id, &error),
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
     /// An arrival is this node's. It wakes in the background if it was in use.
-    pub(super) fn admit(&self, app: &App, id: &SandboxId) -> Result<(), MoveError> {
+    fn admit(&self, app: &App, id: &SandboxId) -> Result<(), MoveError> {
         let (sandbox, wakes) = app.engine.admit_arrival(id)?;
         if let Some(sandbox) = sandbox.filter(|_| wakes) {
             tokio::spawn(async move {
