@@ -57,8 +57,9 @@ impl Fleet {
         }
     }
 
-    /// Removes the records of sandboxes that have ended here, after others had time to ask why. Runs until the future is
-    /// dropped.
+    /// Removes the records of sandboxes that have ended here, after others had time to ask why. A node that is down may be one
+    /// that they have left, and does not know that yet: without the record it would take them for its own. Runs until the
+    /// future is dropped.
     pub(in crate::fleet) async fn forget_ended(&self, app: &App) {
         let mut ended: HashMap<String, Instant> = HashMap::new();
         loop {
@@ -72,6 +73,10 @@ impl Fleet {
             };
             let gone: Vec<String> = here.into_iter().filter(|id| !lives(id)).collect();
             ended.retain(|id, _| gone.contains(id));
+            if !gone.is_empty() && !self.membership.is_complete().await.unwrap_or(false) {
+                ended.clear();
+                continue;
+            }
             for id in gone {
                 if ended.entry(id.clone()).or_insert_with(Instant::now).elapsed() >= FORGET_AFTER {
                     // What fails is tried again in the next round.
