@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::instance::Engine;
-use crate::model::{EndReason, NetworkSettings, SandboxId, SandboxInfo, SnapshotId, State};
+use crate::model::{EndReason, NetworkSettings, SandboxId, SandboxInfo, SnapshotId, SnapshotInfo, State};
 use crate::network::{CarriedNetwork, NetworkError, Reach};
 use crate::sandbox::{Command, Phase, Sandbox, UseError};
 use crate::snapshot::{Cargo, CargoError, ImportError};
@@ -120,10 +120,15 @@ pub struct Consignment {
     pub more: Value,
 }
 
-/// What has arrived, and waits to be admitted.
+/// What has arrived.
 pub struct Arrived {
+    /// It waits to be admitted.
     pub sandbox: Option<SandboxId>,
+    /// A snapshot that is this home's now.
+    pub snapshot: Option<SnapshotInfo>,
     pub token: String,
+    /// The node that it comes from.
+    pub from: String,
     pub more: Value,
 }
 
@@ -223,7 +228,8 @@ impl Engine {
                 needed.push(id.clone());
             }
         }
-        let cargo = self.parts.snapshots.cargo(&needed, &info.standing.disk)?;
+        // A snapshot that is in a list stays in that of this home, until it moves itself.
+        let cargo = self.parts.snapshots.cargo(&needed, &info.standing.disk)?.hidden();
         let reach = self.parts.networks.reach(&info.workspace, &info.template, &info.network)?;
         let row = serde_json::to_value(SandboxInfo {
             variables: None,
@@ -303,7 +309,9 @@ impl Engine {
         }
         let _no_sweep = unloaded.settle()?;
         let Manifest { plan, network, token, wakes, from, more, .. } = manifest;
-        let Some(mut info) = plan.row()? else { return Ok(Arrived { sandbox: None, token, more }) };
+        let Some(mut info) = plan.row()? else {
+            return Ok(Arrived { sandbox: None, snapshot: plan.cargo.listed().cloned(), token, from, more });
+        };
         if let Some(network) = &network {
             self.parts.networks.unpack(&mut info, network)?;
         }
@@ -311,7 +319,7 @@ impl Engine {
             info.standing.base = self.parts.snapshots.base_here(saved)?;
         }
         let row = serde_json::to_value(&info).map_err(StoreError::from)?;
-        let arrival = Arrival { row, token: token.clone(), wakes, from };
+        let arrival = Arrival { row, token: token.clone(), wakes, from: from.clone() };
         // An earlier attempt may have arrived meanwhile.
         let taken = || MoveError::Taken(info.id.to_string());
         if self.get(&info.id).is_some() {
@@ -319,7 +327,7 @@ impl Engine {
         }
         let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)));
         begun.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error.into() })?;
-        Ok(Arrived { sandbox: Some(info.id), token, more })
+        Ok(Arrived { sandbox: Some(info.id), snapshot: None, token, from, more })
     }
 
     /// The sandboxes that have arrived and are neither admitted nor turned away, with the tokens of their moves.

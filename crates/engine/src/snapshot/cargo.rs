@@ -105,6 +105,17 @@ impl Cargo {
         numbers.iter().filter_map(|number| self.files.get(*number)).map(|file| file.bytes).sum()
     }
 
+    /// The same, with every snapshot in no list.
+    pub(crate) fn hidden(mut self) -> Self {
+        self.snapshots.iter_mut().for_each(|carried| carried.is_listed = false);
+        self
+    }
+
+    /// The snapshot that moves by itself.
+    pub(crate) fn listed(&self) -> Option<&SnapshotInfo> {
+        self.snapshots.iter().find(|carried| carried.is_listed).map(|carried| &carried.info)
+    }
+
     fn owners(&self) -> impl Iterator<Item = &SnapshotId> {
         let ids = self.snapshots.iter().map(|carried| &carried.info.id);
         ids.chain(self.files.iter().map(|file| &file.owner))

@@ -33,6 +33,12 @@ impl Snapshots {
         Ok(all.map(|all| all.into_iter().filter_map(listed).collect()))
     }
 
+    /// A number that grows when this process makes, lists, hides or removes a snapshot. Other processes of the home change
+    /// snapshots without it.
+    pub fn changes(&self) -> u64 {
+        self.store.snapshot_changes()
+    }
+
     /// A snapshot of a workspace. One of another workspace is as good as none.
     pub fn find(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
         let found = self.store.snapshot(id)?;

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, Limited};
-use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId, with_causes};
-use sandling_fleet::Revision;
+use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId, SnapshotInfo, with_causes};
+use sandling_fleet::{LedgerError, Revision};
 use sandling_service::{CarriedService, WorkspaceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -143,7 +143,11 @@ impl Fleet {
     }
 
     async fn decide(&self, app: &App, arrived: Arrived, query: &TakeQuery) -> Result<(), String> {
-        let Arrived { sandbox: Some(id), token, more } = arrived else { return Ok(()) };
+        let Arrived { sandbox, snapshot, token, from, more } = arrived;
+        if let Some(snapshot) = snapshot {
+            self.take_record_over(&snapshot, &from).await;
+        }
+        let Some(id) = sandbox else { return Ok(()) };
         // Other nodes may send requests as soon as the ledger says where it is.
         let _closed = self.gate.close(&id, Insiders::AreIgnored);
         let kept = serde_json::from_value::<CarriedService>(more).map_err(|error| error.to_string());
@@ -154,6 +158,21 @@ impl Fleet {
             return Ok(());
         }
         Err(kept.err().unwrap_or_else(|| "the sandbox was taken back".to_owned()))
+    }
+
+    /// A snapshot that is durable stays so: its record is this node's before the other one deletes its copy. Returns only when
+    /// the ledger has answered.
+    async fn take_record_over(&self, snapshot: &SnapshotInfo, from: &str) {
+        let Some(store) = &self.store else { return };
+        loop {
+            match self.records().take_over(&snapshot.workspace, snapshot.id.as_str(), from).await {
+                Ok(None) => return,
+                Ok(Some(record)) => return store.note_durable(&snapshot.id, &snapshot.workspace, record.listed),
+                // A newer version has written it. This node uploads the snapshot itself.
+                Err(LedgerError::Unexpected(_)) => return,
+                Err(_) => tokio::time::sleep(AGAIN_AFTER).await,
+            }
+        }
     }
 
     /// Admits an arrival or turns it away, once it is known whose it is. What fails is tried again: until then, requests about
