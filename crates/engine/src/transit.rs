@@ -69,8 +69,13 @@ impl Transits {
         Ok(Self { dir, known: Mutex::new(known) })
     }
 
-    /// Written to the disk when this returns.
+    /// Written to the disk when this returns. A sandbox is in one move at a time: the second one is
+    /// [`io::ErrorKind::AlreadyExists`].
     pub(crate) fn begin(&self, transit: Transit) -> io::Result<()> {
+        let mut known = self.known();
+        if known.contains_key(&transit.sandbox) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         private_directory(&self.dir)?;
         let path = self.path(&transit.sandbox);
         let beside = path.with_extension("new");
@@ -79,7 +84,7 @@ impl Transits {
         file.sync_all()?;
         fs::rename(&beside, &path)?;
         sync(&self.dir)?;
-        self.known().insert(transit.sandbox.clone(), transit);
+        known.insert(transit.sandbox.clone(), transit);
         Ok(())
     }
 
@@ -144,6 +149,8 @@ mod tests {
         transits.begin(Transit::new(&one, None)).unwrap();
         let arrival = Arrival { row: Value::Null, token: "t".to_owned(), wakes: false, from: "a".to_owned() };
         transits.begin(Transit::new(&other, Some(arrival))).unwrap();
+        let twice = transits.begin(Transit::new(&other, None)).unwrap_err();
+        assert_eq!(twice.kind(), io::ErrorKind::AlreadyExists, "one move at a time");
         let again = open();
         assert_eq!(again.all(), transits.all());
         assert!(again.is_leaving(&one) && !again.is_leaving(&other));

@@ -10,8 +10,8 @@ use crate::follow::{Update, follow};
 use crate::ledger::{Change, Expect, LeaseId, Ledger, LedgerError, Outcome, Record, Transaction, Write};
 use crate::placement::{Member, NodeTable};
 use crate::records::{
-    DrainProgress, DrainRecord, MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key, drain_progress_key,
-    encode, machine_key, node_key, removed_key,
+    DrainProgress, DrainRecord, MACHINES, MOST_MACHINES, MachineRecord, NODES, NodeRecord, REMOVED, decode, drain_key,
+    drain_progress_key, encode, machine_key, node_key, removed_key,
 };
 
 #[derive(Debug, Clone)]
@@ -341,6 +341,13 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.
     pub fn candidates(&self, template: &str, hardware: &str, round: usize, random: u64) -> Vec<Member> {
         self.state().table.candidates(template, hardware, round, random)
+    }
+
+    /// Whether all machines of the fleet are members now.
+    pub async fn is_complete(&self) -> Result<bool, LedgerError> {
+        let machines = self.ledger.list(MACHINES, None, MOST_MACHINES).await?.records;
+        let mut names = machines.iter().map(|machine| machine.key.strip_prefix(MACHINES).unwrap_or(&machine.key));
+        Ok(names.all(|name| self.is_member(name)))
     }
 
     pub(crate) fn is_member(&self, name: &str) -> bool {

@@ -113,7 +113,11 @@ impl Moves {
     /// What the ledger says now.
     pub async fn whereabouts(&self, ledger: &impl Ledger, sandbox: &str) -> Result<Whereabouts, LedgerError> {
         let found = ledger.get(&moved_key(sandbox)).await?;
-        self.whereabouts_of(found.as_ref())
+        let found = self.whereabouts_of(found.as_ref())?;
+        if let Some(moved) = &found.record {
+            self.learn(sandbox.to_owned(), moved.clone());
+        }
+        Ok(found)
     }
 
     fn whereabouts_of(&self, found: Option<&Record>) -> Result<Whereabouts, LedgerError> {
@@ -201,10 +205,11 @@ impl Moves {
         is_genuine.then_some((sandbox, moved))
     }
 
-    /// A change that this node made itself may be newer than what it follows.
+    /// A change that this node made itself, or has asked for, may be newer than what it follows. Before it has read all
+    /// records, it learns none: it must not take itself for one that knows all.
     fn learn(&self, sandbox: String, moved: MovedRecord) {
         let mut known = self.known();
-        let known = known.get_or_insert_default();
+        let Some(known) = known.as_mut() else { return };
         if known.get(&sandbox).is_none_or(|old| old.generation <= moved.generation) {
             known.insert(sandbox, moved);
         }
@@ -236,6 +241,8 @@ mod tests {
         register(&source).await;
         register(&target).await;
         let moves = Moves::new(b"secret");
+        assert!(moves.node_of(SANDBOX).is_err());
+        *moves.known() = Some(BTreeMap::new());
         let mut generation = 0;
         for source_first in [true, false, true] {
             let before = moves.whereabouts(&ledger, SANDBOX).await.unwrap();
@@ -338,6 +345,11 @@ mod tests {
         moves.take(&b, SANDBOX, None, 1, "t").await.unwrap();
         let first = ledger.get(&moved_key(SANDBOX)).await.unwrap().unwrap();
         moves.take(&a, SANDBOX, Some(first.modified), 2, "t").await.unwrap();
+        follower.whereabouts(&ledger, SANDBOX).await.unwrap();
+        assert!(follower.node_of("other").is_err(), "it has read one record and not all");
+        *follower.known() = Some(BTreeMap::new());
+        follower.whereabouts(&ledger, SANDBOX).await.unwrap();
+        assert_eq!(follower.node_of(SANDBOX).unwrap().as_deref(), Some("a"), "before it hears of the change");
         for at in [ledger.get(&moved_key(SANDBOX)).await.unwrap().unwrap(), first] {
             let (sandbox, moved) = follower.read(&at).unwrap();
             follower.learn(sandbox, moved);

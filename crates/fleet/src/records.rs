@@ -14,6 +14,8 @@ pub const NODES: &str = "node/";
 pub const HELD: &str = "held/";
 /// Which machine has a node's name, whether it is up or not.
 pub const MACHINES: &str = "machine/";
+/// A fleet has fewer machines than this.
+pub const MOST_MACHINES: usize = 10_000;
 /// Machines that are excluded, by their fingerprints.
 pub const REMOVED: &str = "removed/";
 pub const SANDBOXES: &str = "sb/";

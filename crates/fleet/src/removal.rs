@@ -6,12 +6,10 @@
 use crate::ledger::{Expect, Ledger, LedgerError, Outcome, Transaction, Write};
 use crate::moves::MovedRecord;
 use crate::records::{
-    MACHINES, MOVED, MachineRecord, RemovedRecord, decode, drain_key, encode, machine_key, node_key, node_tag,
-    removed_key,
+    MACHINES, MOST_MACHINES, MOVED, MachineRecord, RemovedRecord, decode, drain_key, encode, machine_key, node_key,
+    node_tag, removed_key,
 };
 
-/// A fleet has fewer machines than this.
-const MOST_MACHINES: usize = 10_000;
 const PAGE: usize = 1000;
 
 /// Removes the machine with this name, whether it is up or not. False if no machine has the name.
@@ -102,8 +100,9 @@ mod tests {
             while !b.belongs() {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
+            assert!(!a.is_complete().await.unwrap(), "b is down");
             remove(&ledger, "b").await.unwrap();
-            while !a.has_removed("b") || b.writer().is_some() {
+            while !a.is_complete().await.unwrap() || !a.has_removed("b") || b.writer().is_some() {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
         };

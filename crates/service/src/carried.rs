@@ -1,6 +1,8 @@
 //! What goes along with a sandbox that moves to another node: the keys of requests that it has answered, so that a retry does
 //! not run twice, and the secrets with which its tokens were signed.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rusqlite::params;
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::Query;
@@ -12,6 +14,8 @@ use crate::store::Store;
 
 /// So many requests of one sandbox are remembered after a move, the newest ones.
 const MOST_REQUESTS: u32 = 10_000;
+/// So much of their answers. A retry of a request whose answer stays behind is refused.
+const MOST_BODY_BYTES: i64 = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
 pub struct CarriedService {
@@ -32,7 +36,8 @@ struct CarriedRequest {
     object: Option<String>,
     status: Option<u16>,
     headers: Option<String>,
-    body: Option<Vec<u8>>,
+    /// In base64.
+    body: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -62,8 +67,13 @@ impl Service {
 
 impl Store {
     fn carried_requests(&self, sandbox: &str) -> Result<Vec<CarriedRequest>, StoreError> {
+        let mut room = MOST_BODY_BYTES;
         let of_sandbox = "SELECT * FROM idempotency WHERE route LIKE ?1 ORDER BY started_ms DESC LIMIT ?2";
         self.connection().all(of_sandbox, params![format!("%/sandboxes/{sandbox}/%"), MOST_REQUESTS], |row| {
+            let bytes: i64 = row.get("body_bytes")?;
+            let fits = bytes <= room;
+            room -= if fits { bytes } else { 0 };
+            let body: Option<Vec<u8>> = if fits { row.get("body")? } else { None };
             Ok(CarriedRequest {
                 workspace: row.get("workspace")?,
                 key: row.get("key")?,
@@ -74,7 +84,7 @@ impl Store {
                 object: row.get("object")?,
                 status: row.get("status")?,
                 headers: row.get("headers")?,
-                body: row.get("body")?,
+                body: body.map(|body| STANDARD.encode(body)),
             })
         })
     }
@@ -83,7 +93,8 @@ impl Store {
         let mut connection = self.connection();
         let transaction = connection.transaction()?;
         for request in requests {
-            let bytes = request.body.as_ref().map_or(0, Vec::len) as i64;
+            let body = request.body.as_ref().and_then(|body| STANDARD.decode(body).ok());
+            let bytes = body.as_ref().map_or(0, Vec::len) as i64;
             transaction.run(
                 "INSERT OR REPLACE INTO idempotency (workspace, key, route, body_hash, owner, started_ms, state, object, \
                  status, headers, body, body_bytes) VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -97,7 +108,7 @@ impl Store {
                     request.object,
                     request.status,
                     request.headers,
-                    request.body,
+                    body,
                     bytes
                 ],
             )?;
@@ -134,5 +145,27 @@ mod tests {
         assert!(matches!(begin(&target, "running", ROUTE), Err(KeyRefused::Interrupted { .. })));
         assert!(matches!(begin(&target, "other", "POST /v1/sandboxes"), Ok(Begin::Fresh(_))));
         drop((running, other));
+    }
+
+    #[test]
+    fn of_many_large_answers_the_newest_go_along_and_no_request_runs_again() {
+        let (source, target) = (Fixture::new(), Fixture::new());
+        let keys = |fixture: &Fixture| Idempotency::open(fixture.store.clone(), fixture.owner.clone()).unwrap();
+        let begin = |fixture: &Fixture, number: usize| {
+            let key = IdempotencyKey::parse(&number.to_string()).unwrap();
+            keys(fixture).begin(&WorkspaceName::default(), &key, ROUTE, &BodyHash::of(b"body"))
+        };
+        for number in 0..6 {
+            let Ok(Begin::Fresh(pending)) = begin(&source, number) else { panic!("it is new") };
+            pending.finish(&StoredAnswer { status: 200, headers: Vec::new(), body: vec![7; 4 << 20] }).unwrap();
+        }
+        let carried = source.store.carried_requests("0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11").unwrap();
+        assert!(serde_json::to_vec(&carried).unwrap().len() < 24 << 20);
+        target.store.adopt_requests(&carried).unwrap();
+        let again: Vec<_> = (0..6).map(|number| begin(&target, number)).collect();
+        let is_whole = |body: &[u8]| body.len() == 4 << 20 && body.iter().all(|byte| *byte == 7);
+        let kept = again.iter().filter(|one| matches!(one, Ok(Begin::Done(answer)) if is_whole(&answer.body))).count();
+        let refused = again.iter().filter(|one| matches!(one, Err(KeyRefused::NotKept { status: 200, .. }))).count();
+        assert_eq!((kept, refused), (4, 2));
     }
 }

@@ -9,13 +9,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, join_all};
 use http_body_util::{BodyExt, Limited};
-use sandling_engine::{ImportError, SnapshotId, SnapshotInfo};
+use sandling_engine::{ImportError, SnapshotId, SnapshotInfo, with_causes};
 use sandling_fleet::Member;
 use sandling_fleet::store::{Chunk, FetchFile, PeerChunks, SnapshotRecord, StoreError, StoredFile, StoredSnapshot};
 use sandling_service::WorkspaceName;
 
-use super::durable::{FleetStore, made_on, text};
+use super::durable::{FleetStore, made_on};
 use super::member::{Fleet, unavailable};
+use super::sweep::COPIES_FOR;
 use crate::app::App;
 use crate::auth::query_value;
 use crate::error::ApiError;
@@ -26,8 +27,6 @@ pub(super) const PATH: &str = "/fleet/part";
 const HAS_WITHIN: Duration = Duration::from_secs(1);
 /// One part of a file.
 const PART_WITHIN: Duration = Duration::from_secs(20);
-/// Copies that no create has used for so long are removed.
-const COPIES_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl Fleet {
     /// The record of a durable snapshot, by its id or its name. Of several with one name, it is the newest.
@@ -158,7 +157,7 @@ impl From<ApiError> for BringError {
 impl BringError {
     /// What the client hears. The log has the cause, which names the operator's store.
     fn refusal(self, id: &SnapshotId) -> ApiError {
-        tracing::warn!(snapshot = %id, error = text(&self), "a durable snapshot of another node could not be brought here");
+        tracing::warn!(snapshot = %id, error = with_causes(&self), "a durable snapshot of another node could not be brought here");
         match self {
             Self::Refused(error) => error,
             Self::Import(error @ (ImportError::Damaged(_) | ImportError::NotOne)) => {

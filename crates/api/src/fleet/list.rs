@@ -60,6 +60,7 @@ pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, he
         Ok(lists) => lists,
         Err(refusal) => return refusal,
     };
+    let answered = lists.pages.iter().map(|(node, _)| node.clone()).collect();
     let named = |(node, page): (Arc<str>, Page)| {
         page.items.into_iter().map(move |mut item| {
             item["node"] = (*node).into();
@@ -69,7 +70,7 @@ pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, he
     let mut all: Vec<Value> = lists.pages.drain(..).flat_map(named).collect();
     match &*path {
         SNAPSHOTS => {
-            let stored = fleet.stored_elsewhere(app, &parts, &all).await;
+            let stored = fleet.stored_elsewhere(app, &parts, &answered).await;
             all.extend(stored);
             all.sort_by_cached_key(|item| Reverse(position(item)));
             // One that moves is on two nodes for a moment.

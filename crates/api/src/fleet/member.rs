@@ -208,7 +208,7 @@ impl Fleet {
             Some(sought) => match sought.owner(self, app).await {
                 Ok(Some(owner)) => Some(owner),
                 // Its node is down or was removed, but the fleet knows what is durable.
-                neither => match self.answer_for_stored(app, &sought, &parts).await? {
+                neither => match self.answer_for_stored(app, &sought, &parts, neither.is_ok()).await? {
                     Some(response) => return Ok(response),
                     None => neither?,
                 },

@@ -4,7 +4,7 @@
 //! request about another node's sandbox on to that node, over mutual TLS, and returns the response. No ledger is read for that. Creates go to the node that
 //! offers the most, and lists show the sandboxes of all nodes. A name says nothing about the node, so the nodes are asked for it.
 //!
-//! In a fleet with a store, snapshots are uploaded in the background (`durable.rs`), and any node can bring one here
+//! In a fleet with a store, snapshots are uploaded in the background (`uploads.rs`), and any node can bring one here
 //! (`bring.rs`).
 
 mod accounts;
@@ -28,6 +28,7 @@ mod settings;
 mod stored;
 mod sweep;
 mod templates;
+mod uploads;
 mod volumes;
 
 pub use durable::StoreHealth;

@@ -187,7 +187,7 @@ impl Create<'_> {
                 is_there && !member.record.draining && !declined.contains(&member.name)
             };
             if !matches!(&holder, Ok(Some(member)) if is_usable(member))
-                && let Some(durable) = self.durable(&sought).await?
+                && let Some(durable) = self.durable(&sought, matches!(holder, Ok(None))).await?
             {
                 return match only {
                     Some((_, member)) => Ok(member.name),
@@ -213,9 +213,11 @@ impl Create<'_> {
         Ok(only.map_or_else(|| self.fleet.membership.name().into(), |(_, member)| member.name))
     }
 
-    async fn durable(&self, sought: &Sought) -> Result<Option<Durable>, ApiError> {
+    /// The durable snapshot that is sought. If all nodes have answered that they do not have it, only one that is down can.
+    async fn durable(&self, sought: &Sought, all_answered: bool) -> Result<Option<Durable>, ApiError> {
         let Some((workspace, named)) = sought.as_snapshot() else { return Ok(None) };
         let found = self.fleet.stored(workspace, named).await?;
+        let found = found.filter(|(_, record)| !(all_answered && self.fleet.is_up(&record.node)));
         Ok(found.map(|(id, record)| Durable { id: id.to_string(), made_on: record.made_on }))
     }
 

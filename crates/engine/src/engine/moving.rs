@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::instance::Engine;
-use crate::model::{EndReason, NetworkSettings, SandboxId, SandboxInfo, SnapshotId, State};
+use crate::model::{EndReason, NetworkSettings, SandboxId, SandboxInfo, SnapshotId, SnapshotInfo, State};
 use crate::network::{CarriedNetwork, NetworkError, Reach};
 use crate::sandbox::{Command, Phase, Sandbox, UseError};
 use crate::snapshot::{Cargo, CargoError, ImportError};
@@ -120,10 +120,15 @@ pub struct Consignment {
     pub more: Value,
 }
 
-/// What has arrived, and waits to be admitted.
+/// What has arrived.
 pub struct Arrived {
+    /// It waits to be admitted.
     pub sandbox: Option<SandboxId>,
+    /// A snapshot that is this home's now.
+    pub snapshot: Option<SnapshotInfo>,
     pub token: String,
+    /// The node that it comes from.
+    pub from: String,
     pub more: Value,
 }
 
@@ -135,7 +140,10 @@ impl MovePlan {
 
     fn row(&self) -> Result<Option<SandboxInfo>, MoveError> {
         let Some(traveller) = &self.sandbox else { return Ok(None) };
-        serde_json::from_value(traveller.row.clone()).map(Some).map_err(|_| MoveError::Foreign)
+        let info: SandboxInfo = serde_json::from_value(traveller.row.clone()).map_err(|_| MoveError::Foreign)?;
+        // They become paths.
+        let ids_are = info.id.is_well_formed() && info.snapshots().all(SnapshotId::is_well_formed);
+        ids_are.then_some(Some(info)).ok_or(MoveError::Foreign)
     }
 }
 
@@ -170,8 +178,9 @@ impl Engine {
     /// A departed sandbox goes on here.
     pub fn stay(&self, id: &SandboxId) -> Result<(), MoveError> {
         if self.parts.snapshots.transits.is_leaving(id) {
-            self.parts.snapshots.transits.end(id)?;
+            // In this order: if one of them fails, the caller can try again.
             self.resume_task(id)?;
+            self.parts.snapshots.transits.end(id)?;
         }
         Ok(())
     }
@@ -194,7 +203,15 @@ impl Engine {
         Ok(())
     }
 
+    /// A sandbox that has a task. Nobody looks after one that was parked when this engine started, or has departed.
+    fn looked_after(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.get(id).filter(|sandbox| !sandbox.commands.is_closed())
+    }
+
     fn resume_task(&self, id: &SandboxId) -> Result<(), StoreError> {
+        if self.looked_after(id).is_some() {
+            return Ok(());
+        }
         if let Some(info) = self.parts.store.living_sandbox(id.as_str())? {
             self.parts.store.give_sandbox(id.as_str(), self.owner.id())?;
             self.host.start(Phase::Hibernated, info);
@@ -211,7 +228,8 @@ impl Engine {
                 needed.push(id.clone());
             }
         }
-        let cargo = self.parts.snapshots.cargo(&needed, &info.standing.disk)?;
+        // A snapshot that is in a list stays in that of this home, until it moves itself.
+        let cargo = self.parts.snapshots.cargo(&needed, &info.standing.disk)?.hidden();
         let reach = self.parts.networks.reach(&info.workspace, &info.template, &info.network)?;
         let row = serde_json::to_value(SandboxInfo {
             variables: None,
@@ -283,14 +301,17 @@ impl Engine {
         let mut stream = zstd::Decoder::new(from)?;
         let (manifest, digest) = read_manifest(&mut stream)?;
         self.can_take(&manifest.plan)?;
-        self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
+        let unloaded = self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
         let mut told = [0; 32];
         stream.read_exact(&mut told)?;
         if digest != told {
             return Err(MoveError::Foreign);
         }
+        let _no_sweep = unloaded.settle()?;
         let Manifest { plan, network, token, wakes, from, more, .. } = manifest;
-        let Some(mut info) = plan.row()? else { return Ok(Arrived { sandbox: None, token, more }) };
+        let Some(mut info) = plan.row()? else {
+            return Ok(Arrived { sandbox: None, snapshot: plan.cargo.listed().cloned(), token, from, more });
+        };
         if let Some(network) = &network {
             self.parts.networks.unpack(&mut info, network)?;
         }
@@ -298,9 +319,15 @@ impl Engine {
             info.standing.base = self.parts.snapshots.base_here(saved)?;
         }
         let row = serde_json::to_value(&info).map_err(StoreError::from)?;
-        let arrival = Arrival { row, token: token.clone(), wakes, from };
-        self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)))?;
-        Ok(Arrived { sandbox: Some(info.id), token, more })
+        let arrival = Arrival { row, token: token.clone(), wakes, from: from.clone() };
+        // An earlier attempt may have arrived meanwhile.
+        let taken = || MoveError::Taken(info.id.to_string());
+        if self.get(&info.id).is_some() {
+            return Err(taken());
+        }
+        let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)));
+        begun.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error.into() })?;
+        Ok(Arrived { sandbox: Some(info.id), snapshot: None, token, from, more })
     }
 
     /// The sandboxes that have arrived and are neither admitted nor turned away, with the tokens of their moves.
@@ -318,10 +345,7 @@ impl Engine {
         let info = arrival.row().map_err(StoreError::from)?;
         self.parts.store.adopt_sandbox(self.owner.id(), &info)?;
         let workspace = info.workspace.clone();
-        let sandbox = match self.get(id) {
-            Some(known) => Some(known),
-            None => self.host.start(Phase::Hibernated, info),
-        };
+        let sandbox = self.looked_after(id).or_else(|| self.host.start(Phase::Hibernated, info));
         transits.end(id)?;
         self.parts.events.note(id, &workspace, "moved", serde_json::json!({ "from": arrival.from }));
         Ok((sandbox, arrival.wakes))

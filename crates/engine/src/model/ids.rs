@@ -74,6 +74,11 @@ impl SandboxId {
         uuid::Uuid::parse_str(text).ok().filter(|_| known).map(|id| Self(id.to_string()))
     }
 
+    /// Whether it is an id, and can be part of a path. One that was deserialized can be any text.
+    pub(crate) fn is_well_formed(&self) -> bool {
+        Self::parse(&self.0).as_ref() == Some(self)
+    }
+
     /// The id without its dashes.
     pub fn compact(&self) -> String {
         self.0.replace('-', "")
@@ -91,6 +96,11 @@ impl SnapshotId {
 
     pub fn parse(text: &str) -> Option<Self> {
         uuid::Uuid::parse_str(text).ok().filter(|_| text.len() == 36).map(|id| Self(id.to_string()))
+    }
+
+    /// Whether it is an id, and can be part of a path. One that was deserialized can be any text.
+    pub(crate) fn is_well_formed(&self) -> bool {
+        Self::parse(&self.0).as_ref() == Some(self)
     }
 }
 

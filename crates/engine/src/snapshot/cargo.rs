@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use sandling_wire::{new_private_directory, private_directory};
 use serde::{Deserialize, Serialize};
+use tokio::sync::MutexGuard;
 
 use super::export::write_file;
 use super::files::Files;
 use super::hashing::{Hashed, digest_of};
-use super::import::{ImportError, read_file};
+use super::import::{ImportError, are_layer_names, read_file};
 use super::portable::MadeOn;
 use super::restore::{BakeFiles, RestoreError};
-use super::snapshots::Snapshots;
+use super::snapshots::{HeldSnapshot, Snapshots};
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
 use crate::model::{Base, Part, SnapshotId, SnapshotInfo, Visibility};
@@ -104,9 +105,34 @@ impl Cargo {
         numbers.iter().filter_map(|number| self.files.get(*number)).map(|file| file.bytes).sum()
     }
 
+    /// The same, with every snapshot in no list.
+    pub(crate) fn hidden(mut self) -> Self {
+        self.snapshots.iter_mut().for_each(|carried| carried.is_listed = false);
+        self
+    }
+
+    /// The snapshot that moves by itself.
+    pub(crate) fn listed(&self) -> Option<&SnapshotInfo> {
+        self.snapshots.iter().find(|carried| carried.is_listed).map(|carried| &carried.info)
+    }
+
     fn owners(&self) -> impl Iterator<Item = &SnapshotId> {
         let ids = self.snapshots.iter().map(|carried| &carried.info.id);
         ids.chain(self.files.iter().map(|file| &file.owner))
+    }
+
+    /// Refuses what no home has packed. Ids and names become paths.
+    fn check(&self) -> Result<(), ImportError> {
+        let ids_are = self.owners().all(SnapshotId::is_well_formed);
+        let is_one = |carried: &Carried| {
+            let Carried { info, base, .. } = carried;
+            let mut below = info.stands_on().chain([&base.id]);
+            below.all(SnapshotId::is_well_formed) && are_layer_names(&base.root, &base.baked)
+        };
+        if !ids_are || !self.snapshots.iter().all(is_one) {
+            return Err(ImportError::Damaged("it has strange ids or names"));
+        }
+        Ok(())
     }
 
     /// What a layer's file must be, if it is known.
@@ -164,6 +190,7 @@ impl Snapshots {
 
     /// Which files of it this home lacks. The error says why it cannot take it.
     pub(crate) fn lacks(&self, cargo: &Cargo) -> Result<Vec<usize>, ImportError> {
+        cargo.check()?;
         for carried in &cargo.snapshots {
             let info = &carried.info;
             let hardware = self.machines.hardware(info.vcpus, info.memory_mib);
@@ -223,56 +250,20 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Reads what [`load`](Self::load) wrote, checks it, and makes the snapshots this home's. Blocks.
-    pub(crate) fn unload(
-        self: &Arc<Self>,
-        cargo: &Cargo,
+    /// Reads what [`load`](Self::load) wrote, and checks it. Blocks.
+    pub(crate) fn unload<'s, 'c>(
+        self: &'s Arc<Self>,
+        cargo: &'c Cargo,
         numbers: &[usize],
         from: &mut impl Read,
-    ) -> Result<(), ImportError> {
-        // No file may be swept before the rows are written.
-        let _held: Vec<_> = cargo.owners().map(|id| self.hold(id)).collect();
+    ) -> Result<Unloaded<'s, 'c>, ImportError> {
         let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
         new_private_directory(&work).map_err(ImportError::Io)?;
-        let read = self.unload_files(cargo, numbers, from, &work);
-        let _ = fs::remove_dir_all(&work);
-        read?;
-        if !self.lacks(cargo)?.is_empty() {
-            return Err(ImportError::Damaged("a file that was here is gone"));
-        }
-        let dir = File::open(&self.dir).map_err(ImportError::Io)?;
-        rustix::fs::syncfs(dir).map_err(|error| ImportError::Io(error.into()))?;
-        for carried in &cargo.snapshots {
-            self.adopt(carried)?;
-        }
-        Ok(())
-    }
-
-    fn unload_files(
-        &self,
-        cargo: &Cargo,
-        numbers: &[usize],
-        from: &mut impl Read,
-        work: &Path,
-    ) -> Result<(), ImportError> {
-        for (place, file) in numbers.iter().filter_map(|number| cargo.files.get(*number)).enumerate() {
-            let path = work.join(place.to_string());
-            let mut hashed = Hashed::new(&mut *from);
-            read_file(&mut hashed, &path, file.bytes)?;
-            let seen = hashed.digest();
-            let mut told = [0; 32];
-            from.read_exact(&mut told)?;
-            let is_layer = |digest: &String| digest_of(&path).is_ok_and(|found| found == *digest);
-            if seen != told || !cargo.digest(file).as_ref().is_none_or(is_layer) {
-                return Err(ImportError::Damaged("a file is not as it was written"));
-            }
-            // Machines run as other users.
-            fs::set_permissions(&path, Permissions::from_mode(0o444)).map_err(ImportError::Io)?;
-            let target = file.kind.path(&self.dir, &file.owner);
-            private_directory(Files::new(&self.dir, &file.owner).dir()).map_err(ImportError::Io)?;
-            fs::rename(&path, &target).map_err(ImportError::Io)?;
-        }
-        Ok(())
+        let files = numbers.iter().filter_map(|number| cargo.files.get(*number)).collect();
+        let _held = cargo.owners().map(|id| self.hold(id)).collect();
+        let unloaded = Unloaded { snapshots: self, cargo, files, work, _held };
+        unloaded.read(from)?;
+        Ok(unloaded)
     }
 
     fn adopt(&self, carried: &Carried) -> Result<(), StoreError> {
@@ -298,5 +289,80 @@ impl Snapshots {
     pub fn all_listed(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
         let all = self.store.snapshots()?.into_iter();
         Ok(all.filter(|(_, visibility)| *visibility == Visibility::Listed).map(|(info, _)| info).collect())
+    }
+}
+
+/// Snapshots whose files have come, and which are not this home's yet. If it is dropped, the files go.
+pub(crate) struct Unloaded<'s, 'c> {
+    snapshots: &'s Snapshots,
+    cargo: &'c Cargo,
+    files: Vec<&'c CargoFile>,
+    work: PathBuf,
+    /// No file may be swept before the rows are written.
+    _held: Vec<HeldSnapshot>,
+}
+
+impl Drop for Unloaded<'_, '_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.work);
+    }
+}
+
+impl<'s> Unloaded<'s, '_> {
+    fn read(&self, from: &mut impl Read) -> Result<(), ImportError> {
+        for (place, file) in self.files.iter().enumerate() {
+            let path = self.work.join(place.to_string());
+            let mut hashed = Hashed::new(&mut *from);
+            read_file(&mut hashed, &path, file.bytes)?;
+            let seen = hashed.digest();
+            let mut told = [0; 32];
+            from.read_exact(&mut told)?;
+            let is_layer = |digest: &String| digest_of(&path).is_ok_and(|found| found == *digest);
+            if seen != told || !self.cargo.digest(file).as_ref().is_none_or(is_layer) {
+                return Err(ImportError::Damaged("a file is not as it was written"));
+            }
+            // Machines run as other users.
+            fs::set_permissions(&path, Permissions::from_mode(0o444)).map_err(ImportError::Io)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the snapshots this home's. Nothing is swept until the guard is dropped, so that what needs the snapshots can be
+    /// written first. Blocks.
+    pub(crate) fn settle(self) -> Result<MutexGuard<'s, ()>, ImportError> {
+        let snapshots = self.snapshots;
+        // Bytes before names: a file in its place is trusted, also by the server that starts after a power failure.
+        snapshots.sync().map_err(ImportError::Io)?;
+        let no_sweep = snapshots.sweeping.blocking_lock();
+        for (place, file) in self.files.iter().enumerate() {
+            let target = file.kind.path(&snapshots.dir, &file.owner);
+            private_directory(Files::new(&snapshots.dir, &file.owner).dir()).map_err(ImportError::Io)?;
+            fs::rename(self.work.join(place.to_string()), target).map_err(ImportError::Io)?;
+        }
+        if !snapshots.lacks(self.cargo)?.is_empty() {
+            return Err(ImportError::Damaged("a file that was here is gone"));
+        }
+        snapshots.sync().map_err(ImportError::Io)?;
+        for carried in &self.cargo.snapshots {
+            snapshots.adopt(carried)?;
+        }
+        Ok(no_sweep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_no_id() {
+        let cargo = |owner: &str| -> Cargo {
+            let file = serde_json::json!({ "owner": owner, "kind": "pages", "bytes": 1 });
+            serde_json::from_value(serde_json::json!({ "snapshots": [], "files": [file] })).unwrap()
+        };
+        assert!(cargo("0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11").check().is_ok());
+        for wrong in ["../../engines", "/etc", "", "0E0B5A3C-7A0B-4E57-9F52-0F7D6F1F3A11"] {
+            assert!(matches!(cargo(wrong).check(), Err(ImportError::Damaged(_))), "{wrong}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! snapshots are stored. The row is written last.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -135,16 +135,12 @@ fn check_sizes(snapshot: &SnapshotInfo) -> Result<(), ImportError> {
 /// The files must be those that the snapshot needs, and no larger than they can be.
 fn check_files(manifest: &Manifest) -> Result<(), ImportError> {
     let snapshot = &manifest.snapshot;
-    let plain = |name: &str, prefix: &str| {
-        let rest = name.strip_prefix(prefix).unwrap_or_default();
-        (1..=100).contains(&rest.len()) && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-    };
     let ids = snapshot.memory.iter().chain(&snapshot.disk);
-    let ids_are = ids.clone().all(|id| SnapshotId::parse(id.as_str()).as_ref() == Some(id));
+    let ids_are = ids.clone().all(SnapshotId::is_well_formed);
     if snapshot.memory.is_empty() || snapshot.disk.is_empty() || ids.count() > MOST_LAYERS || !ids_are {
         return Err(ImportError::Damaged("its layers are none"));
     }
-    if !plain(&manifest.root, "root-") || !plain(&manifest.baked, "baked-") {
+    if !are_layer_names(&manifest.root, &manifest.baked) {
         return Err(ImportError::Damaged("its lowest layers have strange names"));
     }
     if !SavedVolume::are_plausible(&snapshot.volumes) {
@@ -169,6 +165,15 @@ fn check_files(manifest: &Manifest) -> Result<(), ImportError> {
         return Err(ImportError::Damaged("a file is larger than it can be"));
     }
     Ok(())
+}
+
+/// Whether these can be the names of a template's root disk and of a bake's disk.
+pub(super) fn are_layer_names(root: &str, baked: &str) -> bool {
+    let plain = |name: &str, prefix: &str| {
+        let rest = name.strip_prefix(prefix).unwrap_or_default();
+        (1..=100).contains(&rest.len()) && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    plain(root, "root-") && plain(baked, "baked-")
 }
 
 fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportError> {
@@ -318,6 +323,8 @@ impl Import<'_> {
             };
             places.entry(owner).or_default().push((number, path));
         }
+        // Bytes before names: a file in its place is trusted, also by the server that starts after a power failure.
+        store.sync().map_err(ImportError::Io)?;
         for (owner, files) in &places {
             self.place(Files::new(snapshots, owner).dir(), files)?;
         }
@@ -332,8 +339,7 @@ impl Import<'_> {
             ..self.manifest.snapshot.clone()
         };
         info.digest = info.computed_digest();
-        rustix::fs::syncfs(File::open(snapshots).map_err(ImportError::Io)?)
-            .map_err(|error| ImportError::Io(error.into()))?;
+        store.sync().map_err(ImportError::Io)?;
         store.store.insert_snapshot(&info, visibility, 0)?;
         Ok(info)
     }

@@ -86,6 +86,11 @@ impl Snapshots {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until the disk has all files of this home.
+    pub(super) fn sync(&self) -> std::io::Result<()> {
+        Ok(rustix::fs::syncfs(std::fs::File::open(&self.dir)?)?)
+    }
+
     /// A snapshot by its id, in any workspace and listed or not. If its pages are still being written, its digests are
     /// not known yet.
     pub(crate) fn get(&self, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {

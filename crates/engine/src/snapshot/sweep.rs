@@ -33,6 +33,12 @@ impl Snapshots {
         Ok(all.map(|all| all.into_iter().filter_map(listed).collect()))
     }
 
+    /// A number that grows when this process makes, lists, hides or removes a snapshot. Other processes of the home change
+    /// snapshots without it.
+    pub fn changes(&self) -> u64 {
+        self.store.snapshot_changes()
+    }
+
     /// A snapshot of a workspace. One of another workspace is as good as none.
     pub fn find(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
         let found = self.store.snapshot(id)?;
@@ -88,10 +94,14 @@ impl Snapshots {
     pub(crate) async fn sweep_with(&self, layers: &[SnapshotId]) -> Result<(), StoreError> {
         let _one_at_a_time = self.sweeping.lock().await;
         let Some(all) = self.store.all_snapshots()? else { return Ok(()) };
+        // In the order in which something becomes a sandbox: it is held, then it may be an arrival, then it has a row. So
+        // nothing is overlooked that changes meanwhile.
+        let mut needed: BTreeSet<SnapshotId> = self.held_now();
+        let Some(arriving) = self.transits.needs() else { return Ok(()) };
+        needed.extend(arriving);
         let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
         let all: BTreeMap<_, _> =
             all.into_iter().map(|(info, visibility)| (info.id.clone(), (info, visibility))).collect();
-        let mut needed: BTreeSet<SnapshotId> = self.held_now();
         needed.extend(
             all.values().filter(|(_, visibility)| *visibility == Visibility::Listed).map(|(info, _)| info.id.clone()),
         );
@@ -100,8 +110,6 @@ impl Snapshots {
         }
         needed.extend(self.store.snapshot_templates()?.into_iter().map(|template| template.snapshot));
         needed.extend(self.store.kept_snapshots()?);
-        let Some(arriving) = self.transits.needs() else { return Ok(()) };
-        needed.extend(arriving);
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
         let below = direct.iter().flat_map(|(info, _)| info.stands_on().cloned()).collect::<Vec<_>>();
         needed.extend(below);
@@ -131,6 +139,7 @@ impl Snapshots {
     /// Removes what is no snapshot: halves that a dead engine left. What a living machine's disk stands on stays.
     pub(crate) fn sweep_unfinished(&self) -> Result<(), StoreError> {
         let Some(rows) = self.store.all_snapshots()? else { return Ok(()) };
+        let Some(arriving) = self.transits.needs() else { return Ok(()) };
         let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
         let named = |(info, _): &(SnapshotInfo, Visibility)| {
             let own = std::iter::once(&info.id).chain(info.stands_on());
@@ -140,7 +149,6 @@ impl Snapshots {
         for row in living {
             known.extend(row.info.standing.needs().map(ToString::to_string));
         }
-        let Some(arriving) = self.transits.needs() else { return Ok(()) };
         known.extend(arriving.iter().map(ToString::to_string));
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             // Another engine may be writing one at this moment.

@@ -20,6 +20,7 @@ mod workspace;
 
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 pub use database::{Database, StoreError};
 pub use events::Event;
@@ -31,11 +32,15 @@ pub(crate) use volumes::{Claim, Use};
 pub use workspace::forget_workspace;
 
 /// The engine's connection to the database.
-pub(crate) struct Store(Database);
+pub(crate) struct Store {
+    database: Database,
+    /// How often this process has changed the rows of snapshots.
+    snapshot_changes: AtomicU64,
+}
 
 impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Database::open(path).map(Self)
+        Ok(Self { database: Database::open(path)?, snapshot_changes: AtomicU64::new(0) })
     }
 }
 
@@ -43,6 +48,6 @@ impl Deref for Store {
     type Target = Database;
 
     fn deref(&self) -> &Database {
-        &self.0
+        &self.database
     }
 }

@@ -1,5 +1,7 @@
 //! Rows of snapshots.
 
+use std::sync::atomic::Ordering;
+
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{Query, lossy};
@@ -15,10 +17,21 @@ impl Store {
         visibility: Visibility,
         cached_bytes: u64,
     ) -> Result<(), StoreError> {
-        if info.synced {
-            return self.lastingly(|connection| insert(connection, info, visibility, cached_bytes));
-        }
-        insert(&self.connection(), info, visibility, cached_bytes)
+        let inserted = match info.synced {
+            true => self.lastingly(|connection| insert(connection, info, visibility, cached_bytes)),
+            false => insert(&self.connection(), info, visibility, cached_bytes),
+        };
+        self.snapshots_changed();
+        inserted
+    }
+
+    /// A number that grows when this process inserts, lists, hides or removes a snapshot.
+    pub fn snapshot_changes(&self) -> u64 {
+        self.snapshot_changes.load(Ordering::SeqCst)
+    }
+
+    fn snapshots_changed(&self) {
+        self.snapshot_changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Records that a snapshot has lost its cached process.
@@ -65,17 +78,19 @@ impl Store {
         Ok(self.connection().find(total, [workspace], |row| row.get::<_, f64>(0))?.unwrap_or_default() as u64)
     }
 
+    /// Lists a snapshot or hides it, and waits until the disk has that: another home may rely on it.
     pub fn list_snapshot(&self, id: &SnapshotId, visibility: Visibility) -> Result<(), StoreError> {
-        self.connection()
-            .run(
-                "UPDATE snapshots SET listed = ?2 WHERE id = ?1",
-                params![id.as_str(), visibility == Visibility::Listed],
-            )
-            .map(drop)
+        let update = "UPDATE snapshots SET listed = ?2 WHERE id = ?1";
+        let row = params![id.as_str(), visibility == Visibility::Listed];
+        let listed = self.lastingly(|connection| connection.run(update, row));
+        self.snapshots_changed();
+        listed.map(drop)
     }
 
     pub fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
-        self.connection().run("DELETE FROM snapshots WHERE id = ?1", [id.as_str()]).map(drop)
+        let removed = self.connection().run("DELETE FROM snapshots WHERE id = ?1", [id.as_str()]);
+        self.snapshots_changed();
+        removed.map(drop)
     }
 }
 

@@ -33,6 +33,8 @@ pub enum StoreError {
     Newer(String),
     #[error("a manifest of the store {store} cannot be used: {source}")]
     Manifest { store: String, source: ManifestError },
+    #[error("snapshot {snapshot} is too large for the store and stays local; export it to keep a copy elsewhere")]
+    TooLarge { snapshot: String },
     #[error("cannot read or write {path}")]
     File { path: PathBuf, source: io::Error },
 }

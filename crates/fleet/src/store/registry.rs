@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::digest::Digest;
 use crate::clock::Clock;
-use crate::ledger::{Ledger, LedgerError, Outcome, Record, Transaction, Write};
+use crate::ledger::{Expect, Ledger, LedgerError, Outcome, Record, Revision, Transaction, Write};
 use crate::membership::Membership;
 use crate::shared::SharedRecords;
 
@@ -50,28 +50,72 @@ pub struct SnapshotRecords<'a, L, C> {
 }
 
 impl<L: Ledger, C: Clock> SnapshotRecords<'_, L, C> {
-    /// False if this node may not write now.
-    pub async fn put(&self, workspace: &str, id: &str, record: &SnapshotRecord) -> Result<bool, LedgerError> {
+    /// Writes a record in place of the one of this revision. A snapshot that moves belongs to two nodes for a moment, and the
+    /// slower one must not undo what the other one has written. False if this node may not write now, or the record has
+    /// changed: then the caller looks again.
+    pub async fn put(
+        &self,
+        workspace: &str,
+        id: &str,
+        at: Option<Revision>,
+        record: &SnapshotRecord,
+    ) -> Result<bool, LedgerError> {
         let key = key(workspace, id);
         let body = serde_json::to_string(record).expect("a record has only text");
         let value = self.shared.prove(&key, &body);
-        self.write(Write::put(key, value)).await
+        self.write(at, Write::put(key, value)).await
     }
 
-    /// False if this node may not write now.
-    pub async fn remove(&self, workspace: &str, id: &str) -> Result<bool, LedgerError> {
-        self.write(Write::Delete { key: key(workspace, id) }).await
+    /// Removes the record of a node's snapshot. One that another node has written stays. False if this node may not write
+    /// now, or the record has changed just now.
+    pub async fn remove(&self, workspace: &str, id: &str, node: &str) -> Result<bool, LedgerError> {
+        match self.find(workspace, id).await? {
+            (Some(record), at) if record.node == node => {
+                self.write(at, Write::Delete { key: key(workspace, id) }).await
+            }
+            _ => Ok(true),
+        }
     }
 
-    async fn write(&self, write: Write) -> Result<bool, LedgerError> {
+    /// Makes the record of a snapshot that has moved here from another node this node's, if there is one. Returns it, or
+    /// nothing if the snapshot is not durable.
+    pub async fn take_over(
+        &self,
+        workspace: &str,
+        id: &str,
+        from: &str,
+    ) -> Result<Option<SnapshotRecord>, LedgerError> {
+        let (found, at) = self.find(workspace, id).await?;
+        let Some(found) = found.filter(|record| record.node == from) else { return Ok(None) };
+        let ours = SnapshotRecord { node: self.membership.name().to_owned(), ..found };
+        match self.put(workspace, id, at, &ours).await? {
+            true => Ok(Some(ours)),
+            false => {
+                Err(LedgerError::Unavailable("the record has changed, or this node has lost its lease".to_owned()))
+            }
+        }
+    }
+
+    async fn write(&self, at: Option<Revision>, write: Write) -> Result<bool, LedgerError> {
         let Some(me) = self.membership.writer() else { return Ok(false) };
-        let outcome = self.membership.ledger().commit(me.fence(Transaction::default().then(write))).await?;
+        let unchanged = Transaction::default().when(write.key(), at.map_or(Expect::Absent, Expect::Modified));
+        let outcome = self.membership.ledger().commit(me.fence(unchanged.then(write))).await?;
         Ok(matches!(outcome, Outcome::Committed(_)))
     }
 
     pub async fn get(&self, workspace: &str, id: &str) -> Result<Option<SnapshotRecord>, LedgerError> {
+        Ok(self.find(workspace, id).await?.0)
+    }
+
+    /// A record, and the revision that a write in its place names.
+    pub async fn find(
+        &self,
+        workspace: &str,
+        id: &str,
+    ) -> Result<(Option<SnapshotRecord>, Option<Revision>), LedgerError> {
         let found = self.membership.ledger().get(&key(workspace, id)).await?;
-        found.map_or(Ok(None), |record| self.read(&record))
+        let record = found.as_ref().map_or(Ok(None), |record| self.read(record))?;
+        Ok((record, found.map(|found| found.modified)))
     }
 
     /// Those of a workspace, with their ids.
@@ -133,16 +177,39 @@ mod tests {
         let on_b = SnapshotRecords { membership: &b, shared: &ours };
         let forger = SnapshotRecords { membership: &a, shared: &theirs };
         let record = SnapshotRecord::new("a", Digest::of(b"manifest"), "hardware".to_owned(), "sandbox".to_owned());
-        assert!(!on_a.put("team", "1", &record).await.unwrap(), "it has no lease yet");
+        assert!(!on_a.put("team", "1", None, &record).await.unwrap(), "it has no lease yet");
         register(&a).await;
-        assert!(on_a.put("team", "1", &record).await.unwrap());
-        assert!(on_a.put("other", "2", &record).await.unwrap());
-        assert!(forger.put("team", "3", &record).await.unwrap());
+        assert!(on_a.put("team", "1", None, &record).await.unwrap());
+        assert!(on_a.put("other", "2", None, &record).await.unwrap());
+        assert!(forger.put("team", "3", None, &record).await.unwrap());
         assert_eq!(on_b.get("team", "1").await.unwrap(), Some(record.clone()));
         assert_eq!(on_b.get("team", "3").await.unwrap(), None);
         assert_eq!(on_b.of("team").await.unwrap(), [("1".to_owned(), record.clone())]);
         assert_eq!(on_b.all().await.unwrap().len(), 2);
-        assert!(on_a.remove("team", "1").await.unwrap());
+        assert!(on_a.remove("team", "1", "a").await.unwrap());
         assert_eq!(on_b.of("team").await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_moves_stays_durable_whoever_is_slow() {
+        let ledger = ModelLedger::default();
+        let (a, b) = (member("a", &ledger), member("b", &ledger));
+        register(&a).await;
+        register(&b).await;
+        let shared = SharedRecords::new(b"secret");
+        let [on_a, on_b] = [&a, &b].map(|membership| SnapshotRecords { membership, shared: &shared });
+        let of = |node: &str| SnapshotRecord::new(node, Digest::of(b"manifest"), String::new(), String::new());
+        let node = || async { on_a.get("team", "1").await.unwrap().map(|record| record.node) };
+        assert_eq!(on_b.take_over("team", "1", "a").await.unwrap(), None, "it is not durable");
+
+        let (_, before) = on_a.find("team", "1").await.unwrap();
+        assert!(on_a.put("team", "1", before, &of("a")).await.unwrap());
+        assert_eq!(on_b.take_over("team", "1", "a").await.unwrap(), Some(of("b")));
+        // The node that had it deletes its copy, and an upload that began earlier ends there.
+        assert!(on_a.remove("team", "1", "a").await.unwrap());
+        assert!(!on_a.put("team", "1", before, &of("a")).await.unwrap());
+        assert_eq!(node().await.as_deref(), Some("b"));
+        assert!(on_b.remove("team", "1", "b").await.unwrap());
+        assert_eq!(node().await, None);
     }
 }

@@ -24,13 +24,15 @@ pub struct Swept {
     pub bytes: u64,
 }
 
-/// Removes objects that are older than `grace` and that no snapshot needs. `snapshots` says which snapshots there are, by
+/// Removes objects that are older than `grace` and that no snapshot of this fleet needs. Nothing is removed if the store is
+/// another fleet's. `snapshots` says which snapshots there are, by
 /// workspace and manifest. It is called after the objects were listed. If a manifest cannot be read, nothing is removed.
 pub async fn sweep<E, F>(blobs: &Blobs, grace: Duration, snapshots: impl FnOnce() -> F) -> Result<Swept, E>
 where
     E: From<StoreError>,
     F: Future<Output = Result<Vec<(String, Digest)>, E>>,
 {
+    blobs.check().await?;
     let packs = old(blobs, Kind::Pack, grace).await?;
     let manifests = old(blobs, Kind::Manifest, grace).await?;
     if packs.is_empty() && manifests.is_empty() {

@@ -316,6 +316,10 @@ async fn a_store_has_one_fleet() {
     let other_fleet = Blobs::new(world.store.clone(), "s3://test", b"other");
     let error = other_fleet.check().await.unwrap_err();
     assert!(matches!(error, StoreError::Foreign(_)) && error.to_string().contains("prefix"), "{error}");
+    let stored = world.blobs.upload(&world.file("pages", b"some pages"), &world.packed).await.unwrap();
+    let none = || async { Ok::<_, StoreError>(Vec::new()) };
+    assert!(matches!(sweep(&other_fleet, Duration::ZERO, none).await, Err(StoreError::Foreign(_))));
+    world.fetch(&stored, &NoPeers).await.1.unwrap();
 }
 
 #[tokio::test]

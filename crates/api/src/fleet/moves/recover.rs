@@ -7,10 +7,9 @@ use sandling_engine::{Engine, SandboxId};
 
 use super::super::member::Fleet;
 use super::gate::{Closed, Gate, Insiders};
-use super::settle::{Expected, log};
+use super::settle::{AGAIN_AFTER, Expected};
 use crate::app::App;
 
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long others find out why a sandbox that had moved here has ended.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
@@ -52,18 +51,15 @@ impl Fleet {
             {
                 let is_ours =
                     found.record.is_some_and(|record| record.node == self.membership.name() && record.token == token);
-                let done = if is_ours { self.admit(app, id) } else { app.engine.turn_away(id).await };
-                match done {
-                    Ok(()) => return,
-                    Err(error) => log(id, &error),
-                }
+                return self.finish_arrival(app, id, is_ours).await;
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }
     }
 
-    /// Removes the records of sandboxes that have ended here, after others had time to ask why. Runs until the future is
-    /// dropped.
+    /// Removes the records of sandboxes that have ended here, after others had time to ask why. A node that is down may be one
+    /// that they have left, and does not know that yet: without the record it would take them for its own. Runs until the
+    /// future is dropped.
     pub(in crate::fleet) async fn forget_ended(&self, app: &App) {
         let mut ended: HashMap<String, Instant> = HashMap::new();
         loop {
@@ -77,6 +73,10 @@ impl Fleet {
             };
             let gone: Vec<String> = here.into_iter().filter(|id| !lives(id)).collect();
             ended.retain(|id, _| gone.contains(id));
+            if !gone.is_empty() && !self.membership.is_complete().await.unwrap_or(false) {
+                ended.clear();
+                continue;
+            }
             for id in gone {
                 if ended.entry(id.clone()).or_insert_with(Instant::now).elapsed() >= FORGET_AFTER {
                     // What fails is tried again in the next round.

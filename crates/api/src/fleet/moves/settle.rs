@@ -9,7 +9,7 @@ use sandling_service::random;
 use super::super::member::Fleet;
 use crate::app::App;
 
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What became of a departed sandbox.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
-use sandling_engine::{Consignment, MovePlan, Sandbox, SnapshotInfo, State};
+use sandling_engine::{Consignment, MovePlan, Sandbox, SandboxId, SnapshotInfo, State, with_causes};
 use sandling_fleet::{Member, Whereabouts};
 use sandling_protocol::ExecState;
 use sandling_service::random;
@@ -41,6 +41,8 @@ impl Fleet {
         if self.targets().is_empty() {
             return Err("no other node takes sandboxes".to_owned());
         }
+        // One that no node takes is not disturbed.
+        self.find_target(app, &plan(app, id).await?).await?;
         let Some(_closed) = self.gate.close(id, insiders) else { return Err("it is in use".to_owned()) };
         let was_in_use = self.put_to_sleep(sandbox, insiders).await?;
         let info = sandbox.info();
@@ -98,10 +100,7 @@ impl Fleet {
     }
 
     async fn send_sandbox(&self, app: &App, sandbox: &Sandbox, before: &Whereabouts, wakes: bool) -> Result<(), Why> {
-        let id = sandbox.id().clone();
-        let engine = app.engine.clone();
-        let plan = tokio::task::spawn_blocking(move || engine.plan_move(&id)).await;
-        let plan = plan.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let plan = plan(app, sandbox.id()).await?;
         let accepted = self.find_target(app, &plan).await?;
         let more = app.service.pack(sandbox.id().as_str()).map_err(|error| error.to_string())?;
         let more = serde_json::to_value(more).map_err(|error| error.to_string())?;
@@ -196,4 +195,10 @@ impl Fleet {
         let why = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
         Err(format!("node {}: {}", member.name, String::from_utf8_lossy(&why)))
     }
+}
+
+async fn plan(app: &App, id: &SandboxId) -> Result<MovePlan, Why> {
+    let (engine, id) = (app.engine.clone(), id.clone());
+    let plan = tokio::task::spawn_blocking(move || engine.plan_move(&id)).await;
+    plan.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))
 }

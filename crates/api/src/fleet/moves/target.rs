@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, Limited};
-use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId};
-use sandling_fleet::Revision;
+use sandling_engine::{Arrived, MoveError, MovePlan, SandboxId, SnapshotInfo, with_causes};
+use sandling_fleet::{LedgerError, Revision};
 use sandling_service::{CarriedService, WorkspaceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::super::member::Fleet;
 use super::super::place;
 use super::gate::Insiders;
+use super::settle::{AGAIN_AFTER, log};
 use crate::app::App;
 use crate::piped;
 
@@ -69,7 +70,7 @@ async fn offer(fleet: &Fleet, app: &App, request: Request) -> Result<Offer, Stri
     }
     let engine = app.engine.clone();
     let lacks = tokio::task::spawn_blocking(move || engine.can_take(&plan)).await;
-    let lacks = lacks.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
+    let lacks = lacks.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))?;
     Ok(Offer { cost, lacks })
 }
 
@@ -94,7 +95,7 @@ async fn take(fleet: &Fleet, app: &App, request: Request) -> Result<(), String> 
         Ok(answered)
     };
     let answered = piped::incoming(request.into_body(), unpack).await.map_err(|error| error.to_string())?;
-    let answered = answered.map_err(|error: MoveError| chain(&error))?;
+    let answered = answered.map_err(|error: MoveError| with_causes(&error))?;
     answered.await.unwrap_or_else(|_| Err("the server is closing".to_owned()))
 }
 
@@ -124,16 +125,6 @@ impl Arrivals {
     }
 }
 
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 impl Fleet {
     /// Decides about everything that arrives. Runs until the future is dropped.
     pub(in crate::fleet) async fn decide_arrivals(&self, app: &App) {
@@ -152,21 +143,53 @@ impl Fleet {
     }
 
     async fn decide(&self, app: &App, arrived: Arrived, query: &TakeQuery) -> Result<(), String> {
-        let Arrived { sandbox: Some(id), token, more } = arrived else { return Ok(()) };
+        let Arrived { sandbox, snapshot, token, from, more } = arrived;
+        if let Some(snapshot) = snapshot {
+            self.take_record_over(&snapshot, &from).await;
+        }
+        let Some(id) = sandbox else { return Ok(()) };
         // Other nodes may send requests as soon as the ledger says where it is.
         let _closed = self.gate.close(&id, Insiders::AreIgnored);
         let kept = serde_json::from_value::<CarriedService>(more).map_err(|error| error.to_string());
         let kept = kept.and_then(|carried| app.service.unpack(&carried).map_err(|error| error.to_string()));
         let is_ours = kept.is_ok() && self.claim(&id, query.at.map(Revision), query.generation, &token).await;
+        self.finish_arrival(app, &id, is_ours).await;
         if is_ours {
-            return self.admit(app, &id).map_err(|error| chain(&error));
+            return Ok(());
         }
-        app.engine.turn_away(&id).await.map_err(|error| chain(&error))?;
         Err(kept.err().unwrap_or_else(|| "the sandbox was taken back".to_owned()))
     }
 
+    /// A snapshot that is durable stays so: its record is this node's before the other one deletes its copy. Returns only when
+    /// the ledger has answered.
+    async fn take_record_over(&self, snapshot: &SnapshotInfo, from: &str) {
+        let Some(store) = &self.store else { return };
+        loop {
+            match self.records().take_over(&snapshot.workspace, snapshot.id.as_str(), from).await {
+                Ok(None) => return,
+                Ok(Some(record)) => return store.note_durable(&snapshot.id, &snapshot.workspace, record.listed),
+                // A newer version has written it. This node uploads the snapshot itself.
+                Err(LedgerError::Unexpected(_)) => return,
+                Err(_) => tokio::time::sleep(AGAIN_AFTER).await,
+            }
+        }
+    }
+
+    /// Admits an arrival or turns it away, once it is known whose it is. What fails is tried again: until then, requests about
+    /// the sandbox wait.
+    pub(super) async fn finish_arrival(&self, app: &App, id: &SandboxId, is_ours: bool) {
+        loop {
+            let finished = if is_ours { self.admit(app, id) } else { app.engine.turn_away(id).await };
+            match finished {
+                Ok(()) => return,
+                Err(error) => log(id, &error),
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
     /// An arrival is this node's. It wakes in the background if it was in use.
-    pub(super) fn admit(&self, app: &App, id: &SandboxId) -> Result<(), MoveError> {
+    fn admit(&self, app: &App, id: &SandboxId) -> Result<(), MoveError> {
         let (sandbox, wakes) = app.engine.admit_arrival(id)?;
         if let Some(sandbox) = sandbox.filter(|_| wakes) {
             tokio::spawn(async move {
