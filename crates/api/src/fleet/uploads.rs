@@ -148,8 +148,8 @@ impl Fleet {
             match self.remove_deleted(app, store, &seen.0).await {
                 Ok(()) => done.done(seen),
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "cannot remove the records of deleted snapshots now; it is tried again");
+                    let why = with_causes(&error);
+                    tracing::warn!(why, "cannot remove the records of deleted snapshots now; it is tried again");
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
             }
