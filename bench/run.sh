@@ -11,6 +11,7 @@
 #   --emulation   which options of QEMU and of the guest's kernel help without KVM; --profile shows where the time goes
 #   --images      pulls and Dockerfiles beside podman
 #   --copy        `cp` beside tar and bubblewrap
+#   --fleet       three servers as a fleet: creates, waking on another node, a drain, and a simulated number of nodes
 #   --gateway     the network gateway, without machines
 #   --scrubber    how fast the gateway searches answers for secrets
 set -euo pipefail
@@ -39,6 +40,13 @@ if [ "${1:-}" = --copy ]; then
   cargo build --release --package sandling-cli
   target/release/sandling template build base
   exec python3 bench/copy.py --sandling target/release/sandling --templates "$templates" "$@"
+fi
+if [ "${1:-}" = --fleet ]; then
+  shift
+  install_packages "${FLEET_BENCH_PACKAGES[@]}"
+  cargo build --release --package sandling-cli
+  target/release/sandling template build base
+  exec python3 bench/fleet.py --sandling target/release/sandling --templates "$templates" "$@"
 fi
 if [ "${1:-}" = --emulation ]; then
   shift

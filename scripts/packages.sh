@@ -15,6 +15,7 @@ BENCH_PACKAGES=(bubblewrap runsc)
 AGENT_DAY_PACKAGES=(podman git gcc make python3-pip python3-pytest)
 EMULATION_BENCH_PACKAGES=(busybox-static binutils linux-perf)
 IMAGES_BENCH_PACKAGES=(podman runc docker-registry skopeo)
+FLEET_BENCH_PACKAGES=(etcd-server)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then

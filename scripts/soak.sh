@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and the
-# fleet's simulator. Also runs the suite of PandaStack's client against a fleet of three, the SDKs on this system's Python
-# and Node, the slow blocks of the documentation, E2B's newest clients, its desktop client, R and Java, the evaluation
-# harness harbor, agent frameworks as pinned and as newest, nginx and Caddy in front of a server, an upgrade, a first hour
-# on a clean Debian, and the host's attacks on builds that each lack one defense.
+# Runs long versions of tests in `scripts/test.sh`: kills, faults of a fleet, load, generated requests, fuzzing and
+# the fleet's simulator. Also runs the suites of PandaStack's and E2B's Python clients against a fleet of three, the
+# SDKs on this system's Python and Node, the slow blocks of the documentation, E2B's newest clients, its desktop
+# client, R and Java, the evaluation harness harbor, agent frameworks as pinned and as newest, nginx and Caddy in
+# front of a server, an upgrade, a first hour on a clean Debian, and the host's attacks on builds that each lack one
+# defense.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
@@ -29,6 +30,7 @@ status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
 conformance/fleet/run.sh "$sandling" "$kills" || status=$?
 CONFORMANCE_FLEET=3 conformance/pandastack/run.sh "$sandling" python || status=$?
+CONFORMANCE_FLEET=3 conformance/e2b/run.sh "$sandling" python || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?

@@ -113,6 +113,7 @@ machines() {
 }
 code() {
   part "dependencies" scripts/deny.sh &&
+    part "the Kubernetes manifest" scripts/kubernetes.sh &&
     part "interpreters" python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests &&
     part "R and Java" python3 -m unittest discover --quiet --start-directory crates/api/src/e2b/interpreter/bridge &&
     part "unit and integration tests" linting_cargo test --workspace --quiet --lib --bins --test '[!v]*' &&

@@ -9,7 +9,8 @@
 #
 # SANDLING is the path of the binary; by default the suites up to `domain` run. `desktop` needs the template of that name,
 # and `languages` first builds the template `r-java` for minutes. `conformance/server.sh` says which templates are used.
-# PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
+# PYTEST_ADDOPTS selects tests of the Python suites. With CONFORMANCE_FLEET=3, those of the suite `python` that
+# `conformance/fleet/gaps/e2b.txt` lists must fail. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
 # pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
@@ -65,7 +66,13 @@ fitting_node() {
 run_pytest() { # SUITE
   (cd "$here/$1" && PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/$newest$1/bin/python" -m pytest --quiet)
 }
-run_python() { run_pytest python; }
+run_python() (
+  if [ -n "${CONFORMANCE_FLEET:-}" ]; then
+    export PYTHONPATH=$here/../fleet SANDLING_GAPS=$here/../fleet/gaps/e2b.txt
+    export PYTEST_ADDOPTS="-p known_gaps ${PYTEST_ADDOPTS:-}"
+  fi
+  run_pytest python
+)
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
 run_languages() (
@@ -127,9 +134,11 @@ domain=$(sed -n 's|.*https://api\.\(sandling\.localhost:[0-9]*\),.*|\1|p' "$run/
 # Some clients need a key of the form `e2b_` plus hexadecimal digits.
 E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
 export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API E2B_VOLUME_API_URL=$SANDLING_API
-# The tests create many sandboxes per minute.
-api PUT /v1/workspaces/default/quota '{"sandboxes": null, "cpu": null, "memory_mb": null, "disk_mb": null,
-  "creates_per_minute": null, "requests_per_second": null, "open_requests": null}' >/dev/null
+# The tests create many sandboxes per minute. Each node of a fleet has limits of its own and gets one of these requests.
+for _ in $(seq "${CONFORMANCE_FLEET:-1}"); do
+  api PUT /v1/workspaces/default/quota '{"sandboxes": null, "cpu": null, "memory_mb": null, "disk_mb": null,
+    "creates_per_minute": null, "requests_per_second": null, "open_requests": null}' >/dev/null
+done
 run_suites
 left=$(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))')
 [ -z "$left" ] || fail "sandboxes were left behind:" $left

@@ -74,19 +74,20 @@ def free_port(hosts, count=1):
             return port
 
 
-def start(count, options):
+def start(count, options, init=()):
+    """Nodes whose servers have these options, of a fleet that began with those of `init`."""
     place = Path(os.environ["SANDLING_HOME"])
     hosts = [f"127.0.1.{number + 1}" for number in range(count)]
     port = free_port([FRONT, *hosts])
     nodes = [Node(number, port, place, options) for number in range(count)]
     first, *others = nodes
-    token = first.cli("fleet", "init", "--name", first.name, "--address", first.address).splitlines()[-1]
+    first.cli("fleet", "init", "--name", first.name, "--address", first.address, *init)
     first.start()
     until("the first node is a member", lambda: first.members() == 1)
+    token = first.cli("fleet", "token", "--machines", str(max(1, len(others))))
     for node in others:
         node.cli("fleet", "join", first.address, "--token", token, "--name", node.name, "--address", node.address)
         node.start()
-        token = first.cli("fleet", "token")
     for node in nodes:
         until(f"{node.name} knows all nodes", lambda node=node: node.members() == count)
     merge_certificates(place, nodes)

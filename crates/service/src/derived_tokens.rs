@@ -38,6 +38,12 @@ impl DerivedTokens {
         self.find(token, [((), purpose.to_owned())]).map(|((), principal)| principal)
     }
 
+    /// The workspace of the origin that a text names, if that is still valid. This does not check who has issued the text.
+    pub fn workspace(&self, token: &str) -> Option<WorkspaceName> {
+        let origin = self.tokens.origin(token.split('.').next()?).ok()?;
+        Some(origin.principal.workspace)
+    }
+
     /// The first of these purposes that the token was issued for.
     pub fn find<T>(&self, token: &str, purposes: impl IntoIterator<Item = (T, String)>) -> Option<(T, Principal)> {
         let (rest, signature) = token.rsplit_once('.')?;

@@ -20,11 +20,13 @@ mod refusal;
 mod router;
 mod settings;
 mod token;
+mod unnamed;
 
 pub(crate) use actions::ACTIONS;
-pub(crate) use control::{NEXT as NEXT_PAGE, TOTAL_RUNNING, page_limit};
+pub(crate) use control::{NEXT as NEXT_PAGE, TOTAL_RUNNING, page_limit, page_of_templates};
 pub(crate) use envd::split_frames;
-pub(crate) use names::has_template;
+pub(crate) use names::{has_template, is_built_in, made_at, made_or_begun_at};
 pub(crate) use place::{by_place, parse_id, sandbox_of};
 pub(crate) use refusal::shape_of_client;
 pub(crate) use router::routes;
+pub(crate) use unnamed::{credential, sandbox_with, workspace_of};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use sandling_engine::{SnapshotId, SnapshotInfo};
-use sandling_service::{TemplateSource, find_template};
+use sandling_service::{Stage, TemplateSource, find_template};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
@@ -123,6 +124,50 @@ pub(crate) fn has_template(app: &App, workspace: &str, text: &str) -> bool {
         Ok(_) => true,
         Err(_) => false,
     }
+}
+
+/// The same for a new sandbox, which can also be created from a copy of another node's snapshot.
+pub(super) fn resolve_for_create(app: &App, workspace: &str, text: &str) -> Result<TemplateSource, ApiError> {
+    let copy = SnapshotId::parse(text).map(|id| app.engine.snapshots().find_usable(workspace, &id)).transpose()?;
+    match copy.flatten() {
+        Some(info) => Ok(TemplateSource::Snapshot(Box::new(info))),
+        None => resolve(app, workspace, text),
+    }
+}
+
+/// Whether a name stands for a built-in template, on every node alike.
+pub(crate) fn is_built_in(app: &App, workspace: &str, text: &str) -> bool {
+    let plain = text.strip_suffix(":default").unwrap_or(text);
+    is_taken(plain) || app.engine.built_in(workspace, plain).is_ok_and(|found| found.is_some())
+}
+
+/// When the newest of what a name stands for here was made. It is a text, and later times are greater. Templates that were
+/// not made by a build, a snapshot or a tag have an empty one.
+pub(crate) fn made_at(app: &App, workspace: &str, text: &str) -> Option<String> {
+    let named = match resolve(app, workspace, text) {
+        Ok(TemplateSource::Snapshot(info) | TemplateSource::Saved { snapshot: info, .. }) => {
+            Some(sortable(info.created_at))
+        }
+        Ok(TemplateSource::Template(_)) => has_template(app, workspace, text).then(String::new),
+        Ok(TemplateSource::Image(_)) => Some(String::new()),
+        Ok(TemplateSource::Scratch) | Err(_) => None,
+    };
+    let tags = tags_of_bare(app, workspace, text).unwrap_or_default();
+    named.max(tags.into_values().map(|info| sortable(info.created_at)).max())
+}
+
+/// The same, or when a build of this name began that has not ended yet.
+pub(crate) fn made_or_begun_at(app: &App, workspace: &str, text: &str) -> Option<String> {
+    let builds = app.service.builds.registry.list(workspace).into_iter();
+    let under_way = builds.filter(|build| {
+        let has_ended = matches!(build.progress().borrow().stage, Stage::Done { .. } | Stage::Failed { .. });
+        build.name == text && !has_ended
+    });
+    made_at(app, workspace, text).max(under_way.map(|build| sortable(build.started_at)).max())
+}
+
+fn sortable(at: Timestamp) -> String {
+    format!("{:030}", at.as_nanosecond())
 }
 
 /// Finds the newest snapshot of this name.

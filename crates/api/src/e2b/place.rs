@@ -23,7 +23,8 @@ use super::gone::{asleep, ended, gone};
 use super::origins::{preflight, share};
 use super::refusal::{self, closed_port};
 use super::settings::Settings;
-use super::token::{self, Signed};
+use super::token;
+use super::unnamed::signer;
 use crate::app::App;
 use crate::audit;
 use crate::auth::query_value;
@@ -39,7 +40,7 @@ pub(super) const INTERPRETER: u16 = 49999;
 
 const SANDBOX_ID: HeaderName = HeaderName::from_static("e2b-sandbox-id");
 const SANDBOX_PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
-const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
+pub(super) const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
 const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
 
 const CONTROL: [&str; 11] = [
@@ -122,10 +123,7 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     if let Some((port, id)) = host::parse_compact(host::of(headers)) {
         return Ok(Some(Place { id, port, by_host: true }));
     }
-    let is_control = |prefix: &str| {
-        path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let Some(id) = headers.get(SANDBOX_ID).filter(|_| !CONTROL.iter().any(|prefix| is_control(prefix))) else {
+    let Some(id) = headers.get(SANDBOX_ID).filter(|_| !is_control(path)) else {
         return Ok(None);
     };
     let id = id.to_str().unwrap_or_default();
@@ -133,6 +131,12 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     let port = headers.get(SANDBOX_PORT).map_or(Some(ENVD), |port| port.to_str().ok()?.parse().ok());
     let port = port.filter(|port| *port > 0).ok_or_else(|| ApiError::bad_request("E2b-Sandbox-Port is no port"))?;
     Ok(Some(Place { id, port, by_host: false }))
+}
+
+pub(super) fn is_control(path: &str) -> bool {
+    CONTROL.iter().any(|prefix| {
+        path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// The sandbox that a request's host or header names.
@@ -252,30 +256,21 @@ impl Envd {
     /// For a file's URL. A signed URL needs no token and names no sandbox.
     pub(super) async fn of_file(app: &App, parts: &Parts, operation: &'static str) -> Result<Self, ApiError> {
         let query = |name| query_value(parts.uri.query(), name);
-        let (user, path, signature) = (query("username"), query("path"), query("signature"));
+        let (user, signature) = (query("username"), query("signature"));
         let named = named(app, parts).await;
-        let user_name = (!user.is_empty()).then(|| user.clone()).or_else(|| basic_user(&parts.headers));
+        let user_name = (!user.is_empty()).then_some(user).or_else(|| basic_user(&parts.headers));
         if signature.is_empty() || parts.headers.contains_key(ACCESS_TOKEN) {
             let id = named.ok_or_else(no_place)?;
             let holder = check_token(app, parts, &id)?;
             return Self::enter(app, parts, &holder, &id, user_name).await;
         }
-        let expires = query("signature_expiration");
-        let expires = (!expires.is_empty()).then(|| expires.parse::<i64>());
-        let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "invalid signature");
-        let expires = expires.transpose().map_err(|_| wrong())?;
-        if expires.is_some_and(|expires| expires < jiff::Timestamp::now().as_second()) {
+        let expires = query("signature_expiration").parse::<i64>();
+        if expires.is_ok_and(|expires| expires < jiff::Timestamp::now().as_second()) {
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "signature_expired", "signature is already expired"));
         }
         app.engine.settled().await;
-        let signed = Signed { path: &path, operation, user: &user, expires };
-        let fits = |token: &String| token::same(&signed.signature(token), &signature);
-        let sandboxes = app.engine.list().into_iter().filter(|info| named.as_ref().is_none_or(|id| *id == info.id));
-        let mut signers = sandboxes.filter_map(|info| {
-            let token = token::access_candidates(app, &info.workspace, &info.id).into_iter().find(fits)?;
-            Some((token::check_access(app, &token, &info.id)?, info.id))
-        });
-        let (holder, id) = signers.next().ok_or_else(wrong)?;
+        let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "invalid signature");
+        let (holder, id) = signer(app, parts.uri.query(), operation, named.as_ref()).ok_or_else(wrong)?;
         count(app, &parts.extensions, &id, Holder::Sandbox(&id))?;
         Self::enter(app, parts, &holder, &id, user_name).await
     }

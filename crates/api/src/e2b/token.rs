@@ -53,6 +53,11 @@ pub(super) fn check_volume(app: &App, token: &str, id: &str) -> Option<Principal
     app.service.derived_tokens.check(token, &volume_purpose(id))
 }
 
+/// The workspace of a token for a volume's files or for an upload. This does not check the token.
+pub(super) fn workspace_of(app: &App, token: &str) -> Option<WorkspaceName> {
+    app.service.derived_tokens.workspace(token)
+}
+
 /// The sandbox that an access token belongs to.
 pub(super) fn sandbox_of(app: &App, token: &str) -> Option<SandboxId> {
     let purposes = app.engine.list().into_iter().map(|info| (info.id.clone(), access_purpose(&info.id)));

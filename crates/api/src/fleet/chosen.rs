@@ -32,9 +32,9 @@ pub(super) async fn create(fleet: &Fleet, app: &App, request: Request, here: Her
         Opening::Opened(opened) => opened,
         Opening::NoToken(request) => return Ok(here.answer(request).await),
     };
-    let wanted = Wanted::read(&opened.body);
+    let wanted = Wanted::read(app, &opened);
     let is_local = wanted.is_local();
-    if let Some(snapshot) = wanted.from_snapshot.as_ref().filter(|_| opened.principal.require(Scope::Run).is_ok()) {
+    if let Some(snapshot) = wanted.snapshot().filter(|_| opened.principal.require(Scope::Run).is_ok()) {
         fleet.bring(app, &opened.principal.workspace, snapshot).await?;
     }
     let Some(key) = key(&opened.parts) else {

@@ -12,12 +12,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-use sandling_engine::{CreateError, SandboxId, VolumeError};
+use sandling_engine::{CreateError, SandboxId, SnapshotId, VolumeError, VolumeView};
 use sandling_fleet::Member;
 
 use super::member::{Fleet, unreachable};
 use crate::app::App;
 use crate::auth::{presented, query_value};
+use crate::e2b;
 use crate::error::ApiError;
 use crate::snapshots;
 
@@ -42,17 +43,39 @@ enum Kind {
     Template,
     /// By its id or name.
     Snapshot,
+    /// By its id or name.
     Volume,
+    /// By its id.
+    Build,
+    /// Whatever one of E2B's template names stands for. Of several, it is the newest.
+    E2bTemplate,
+    /// The same, or a build of this name that is under way.
+    E2bBuild,
+    /// A sandbox, by a token or a signature.
+    Credential,
 }
 
 impl fmt::Display for Sought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}`", self.kind.as_str(), self.name)
+        let kind = match self.kind {
+            Kind::E2bTemplate | Kind::E2bBuild => Kind::Template,
+            kind => kind,
+        };
+        write!(f, "{} `{}`", kind.as_str(), self.name)
     }
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Sandbox, Self::Template, Self::Snapshot, Self::Volume];
+    const ALL: [Self; 8] = [
+        Self::Sandbox,
+        Self::Template,
+        Self::Snapshot,
+        Self::Volume,
+        Self::Build,
+        Self::E2bTemplate,
+        Self::E2bBuild,
+        Self::Credential,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -60,13 +83,21 @@ impl Kind {
             Self::Template => "template",
             Self::Snapshot => "snapshot",
             Self::Volume => "volume",
+            Self::Build => "build",
+            Self::E2bTemplate => "e2b-template",
+            Self::E2bBuild => "e2b-build",
+            Self::Credential => "credential",
         }
+    }
+
+    fn is_e2bs(self) -> bool {
+        matches!(self, Self::E2bTemplate | Self::E2bBuild)
     }
 }
 
 /// What the other nodes say about something.
 struct Found {
-    /// The nodes that have it, and its id there.
+    /// The nodes that have it, and its id there, or when it was made.
     at: Vec<(Member, String)>,
     /// The nodes that did not answer.
     silent: Vec<Arc<str>>,
@@ -83,30 +114,59 @@ impl Sought {
 
     /// The workspace, and the id or name of a snapshot. `None` if something else is sought.
     pub(super) fn as_snapshot(&self) -> Option<(&str, &str)> {
-        (self.kind == Kind::Snapshot).then_some((&*self.workspace, &*self.name))
+        let is_one = match self.kind {
+            Kind::Snapshot => true,
+            Kind::E2bTemplate => SnapshotId::parse(&self.name).is_some(),
+            _ => false,
+        };
+        is_one.then_some((&*self.workspace, &*self.name))
     }
 
     pub(super) fn volume(workspace: &str, name: &str) -> Self {
         Self { workspace: workspace.to_owned(), kind: Kind::Volume, name: name.to_owned() }
     }
 
-    /// What a request names. `None` if it names nothing, or has no valid token: then this node answers it.
-    pub(super) fn of(app: &App, parts: &Parts) -> Option<Self> {
-        let (kind, name) = named(&parts.method, parts.uri.path())?;
-        let workspace = app.service.tokens.authenticate(&presented(parts)).ok()?.workspace.to_string();
-        Some(Self { workspace, kind, name })
+    pub(super) fn e2b_template(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::E2bTemplate, name: name.to_owned() }
     }
 
+    pub(super) fn e2b_build(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::E2bBuild, name: name.to_owned() }
+    }
+
+    /// What a request names. `None` if it names nothing, or has no valid token: then this node answers it.
+    pub(super) fn of(app: &App, parts: &Parts) -> Option<Self> {
+        let Some((kind, name)) = named(&parts.method, parts.uri.path()) else {
+            let name = e2b::credential(parts)?;
+            return Some(Self { workspace: String::new(), kind: Kind::Credential, name });
+        };
+        let principal = app.service.tokens.authenticate(&presented(parts)).ok();
+        let workspace = principal.map(|principal| principal.workspace).or_else(|| e2b::workspace_of(app, parts))?;
+        Some(Self { workspace: workspace.to_string(), kind, name })
+    }
+
+    /// Whether a request is to delete what one of E2B's names stands for.
+    pub(super) fn is_e2bs_delete(&self, parts: &Parts) -> bool {
+        self.kind == Kind::E2bTemplate && parts.method == Method::DELETE
+    }
+
+    /// Whether this node answers, so that the others need not be asked. One of them may have a newer template.
     pub(super) fn is_here(&self, app: &App) -> bool {
+        let is_answered = !self.kind.is_e2bs() || e2b::is_built_in(app, &self.workspace, &self.name);
+        is_answered && self.has_here(app)
+    }
+
+    pub(super) fn has_here(&self, app: &App) -> bool {
         self.here(app).is_some()
     }
 
     /// The sandbox of this node that it is.
     pub(super) fn sandbox_here(&self, app: &App) -> Option<SandboxId> {
-        SandboxId::parse(&self.here(app).filter(|_| self.kind == Kind::Sandbox)?)
+        let is_sandbox = matches!(self.kind, Kind::Sandbox | Kind::Credential);
+        SandboxId::parse(&is_sandbox.then(|| self.here(app))??)
     }
 
-    /// Its id, if this node has it.
+    /// Its id or when it was made, if this node has it.
     fn here(&self, app: &App) -> Option<String> {
         match self.kind {
             Kind::Sandbox => app.engine.resolve(&self.workspace, &self.name).map(|id| id.to_string()),
@@ -116,30 +176,42 @@ impl Sought {
             }
             Kind::Snapshot => snapshots::find(app, &self.workspace, &self.name).ok().flatten().map(|id| id.to_string()),
             Kind::Volume => {
-                let found = app.engine.volumes().find(&self.workspace, &self.name);
-                found.ok().flatten().map(|volume| volume.info.id.to_string())
+                let mut all = app.engine.volumes().list(&self.workspace).ok()?.into_iter();
+                let is_it = |volume: &VolumeView| volume.info.id.as_str() == self.name || volume.info.name == self.name;
+                all.find(is_it).map(|volume| volume.info.id.to_string())
             }
+            Kind::Build => app.service.builds.registry.find(&self.workspace, &self.name).map(|build| build.id.clone()),
+            Kind::E2bTemplate => e2b::made_at(app, &self.workspace, &self.name),
+            Kind::E2bBuild => e2b::made_or_begun_at(app, &self.workspace, &self.name),
+            Kind::Credential => e2b::sandbox_with(app, &self.name).map(|id| id.to_string()),
         }
     }
 
     /// The node that has it. `None` if there is none.
     pub(super) async fn holder(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
-        match self.here(app) {
-            Some(_) => {
-                Ok(fleet.membership.members().into_iter().find(|member| *member.name == *fleet.membership.name()))
-            }
-            None => self.owner(fleet, app).await,
-        }
+        let owner = if self.is_here(app) { None } else { self.owner(fleet, app).await? };
+        let own = || fleet.membership.members().into_iter().find(|member| *member.name == *fleet.membership.name());
+        Ok(owner.or_else(|| own().filter(|_| self.has_here(app))))
     }
 
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
         let Found { mut at, silent } = self.elsewhere(fleet, app).await;
+        if self.kind.is_e2bs()
+            && let Some(own) = self.here(app)
+        {
+            at.retain(|(_, made_at)| *made_at > own);
+            if at.is_empty() {
+                return Ok(None);
+            }
+        }
+        at.sort_by(|(_, one), (_, other)| one.cmp(other));
         // A snapshot or a sandbox that moves is on two nodes for a moment.
         let mut ids = BTreeSet::new();
-        at.retain(|(_, id)| self.kind == Kind::Template || ids.insert(id.clone()));
+        let may_be_several = self.kind == Kind::Template || self.kind.is_e2bs();
+        at.retain(|(_, id)| may_be_several || ids.insert(id.clone()));
         // Templates of one name are taken for the same.
-        if self.kind != Kind::Template && at.len() > 1 {
+        if !may_be_several && at.len() > 1 {
             let kind = self.kind.as_str();
             let ids: Vec<_> = at.iter().map(|(member, id)| format!("{id} on node {}", member.name)).collect();
             let advice = if self.kind == Kind::Volume { "ask one of these nodes" } else { "use an id" };
@@ -170,7 +242,21 @@ impl Sought {
         }
     }
 
+    /// The other nodes that have it. The error names one that does not answer, if it is nowhere else.
+    pub(super) async fn holders_elsewhere(&self, fleet: &Fleet, app: &App) -> Result<Vec<Member>, ApiError> {
+        let Found { at, silent } = self.elsewhere(fleet, app).await;
+        match silent.first() {
+            Some(node) if at.is_empty() && !self.has_here(app) => Err(unreachable(node, "it was asked for the name")),
+            _ => Ok(at.into_iter().map(|(member, _)| member).collect()),
+        }
+    }
+
     async fn elsewhere(&self, fleet: &Fleet, app: &App) -> Found {
+        // Anybody can send a credential.
+        let _turn = match self.kind {
+            Kind::Credential => fleet.strangers.acquire().await.ok(),
+            _ => None,
+        };
         let query = [("workspace", &*self.workspace), ("kind", self.kind.as_str()), ("name", &self.name)];
         let path = format!("{PATH}?{}", serde_urlencoded::to_string(query).unwrap_or_default());
         let path = &path;
@@ -211,26 +297,48 @@ pub(super) fn answer(app: &App, request: &Request) -> Response {
     here.map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
 }
 
-/// What a path of our own API names. The ids of sandboxes need no search.
+/// What a path names. The ids of sandboxes need no search.
 fn named(method: &Method, path: &str) -> Option<(Kind, String)> {
-    let (collection, rest) = path.strip_prefix("/v1/")?.split_once('/')?;
+    let (kind, name) = match path.strip_prefix("/v1/") {
+        Some(path) => in_own_path(method, path)?,
+        None => in_e2bs_path(path)?,
+    };
+    let name = percent_decode_str(name).decode_utf8().ok()?.into_owned();
+    let is_name = match kind {
+        Kind::Sandbox => SandboxId::parse(&name).is_none(),
+        Kind::Template => !BUILDS.contains(&&*name) && !name.contains('/'),
+        _ => true,
+    };
+    (is_name && !name.is_empty()).then_some((kind, name))
+}
+
+fn in_own_path<'a>(method: &Method, path: &'a str) -> Option<(Kind, &'a str)> {
+    let (collection, rest) = path.split_once('/')?;
     let first = rest.split('/').next()?;
-    let (kind, name) = match collection {
+    Some(match collection {
         "sandboxes" => (Kind::Sandbox, first),
+        "templates" if first == "builds" => (Kind::Build, rest.split('/').nth(1)?),
         "templates" if matches!(*method, Method::GET | Method::DELETE) => {
             (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
         }
         "snapshots" if (method, rest) != (&Method::POST, IMPORT) => (Kind::Snapshot, first),
         "volumes" => (Kind::Volume, first),
         _ => return None,
-    };
-    let name = percent_decode_str(name).decode_utf8().ok()?.into_owned();
-    let is_name = match kind {
-        Kind::Sandbox => SandboxId::parse(&name).is_none(),
-        Kind::Template => !BUILDS.contains(&&*name) && !name.contains('/'),
-        Kind::Snapshot | Kind::Volume => true,
-    };
-    (is_name && !name.is_empty()).then_some((kind, name))
+    })
+}
+
+fn in_e2bs_path(path: &str) -> Option<(Kind, &str)> {
+    let path = ["/v2/", "/"].iter().find_map(|root| path.strip_prefix(root))?;
+    let segments: Vec<&str> = path.split('/').collect();
+    Some(match segments[..] {
+        ["volumes", id] | ["volumecontent", id, _] => (Kind::Volume, id),
+        ["templates", _, "builds", id, ..] => (Kind::Build, id),
+        ["templates", name, "files", _] => (Kind::E2bBuild, name),
+        // The body names the template.
+        ["templates", "tags"] => return None,
+        ["templates", "aliases", name] | ["templates", name, "tags"] | ["templates", name] => (Kind::E2bTemplate, name),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -250,14 +358,28 @@ mod tests {
             "/v1/sandboxes/",
             "/v1/sandboxes/0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11/exec",
             "/v1/templates/builds",
-            "/v1/templates/builds/1",
             "/v1/templates/mine/network",
             "/v1/snapshots",
             "/v1/volumes/",
             "/v1/tokens/web",
             "/sandboxes/web",
+            "/templates",
+            "/templates/tags",
+            "/v3/templates",
+            "/v2/templates",
+            "/snapshots",
+            "/volumes",
         ] {
             assert_eq!(get(other), None, "{other}");
+        }
+        assert_eq!(get("/v1/templates/builds/1/logs"), Some(("build", "1".to_owned())));
+        assert_eq!(get("/volumes/1"), Some(("volume", "1".to_owned())));
+        assert_eq!(get("/volumecontent/1/path"), Some(("volume", "1".to_owned())));
+        assert_eq!(get("/v2/templates/mine/builds/1"), Some(("build", "1".to_owned())));
+        assert_eq!(get("/templates/mine/builds/1/status"), Some(("build", "1".to_owned())));
+        assert_eq!(get("/templates/mine/files/0"), Some(("e2b-build", "mine".to_owned())));
+        for path in ["/templates/a%2Fb:v1", "/v2/templates/a%2Fb:v1", "/templates/aliases/a%2Fb:v1"] {
+            assert_eq!(get(path), Some(("e2b-template", "a/b:v1".to_owned())));
         }
         assert!(named(&Method::POST, "/v1/sandboxes/web/exec").is_some());
         assert_eq!(named(&Method::POST, "/v1/templates/build"), None);

@@ -60,11 +60,11 @@ struct Joined {
 }
 
 impl JoinToken {
-    /// A new token for one machine that joins through this node.
-    pub fn issue(settings: &FleetSettings, home: &Home) -> Result<Self, FleetError> {
+    /// A new token for machines that join through this node.
+    pub fn issue(settings: &FleetSettings, home: &Home, machines: u32) -> Result<Self, FleetError> {
         let files = LocalCertificate::at(&home.fleet());
         let secret = read(&files.authority_key())?;
-        let pass = JoinPass::issue(secret.as_bytes(), sandling_service::random::hex::<16>(), now());
+        let pass = JoinPass::issue(secret.as_bytes(), sandling_service::random::hex::<16>(), machines, now());
         Ok(Self { node: settings.name.clone(), pass, authority: read(&files.authority_certificate())? })
     }
 

@@ -1,6 +1,7 @@
 //! Lists of what this node and all others have, as one list.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +17,21 @@ use serde_json::{Value, json};
 
 use super::here::Here;
 use super::member::Fleet;
+use super::named;
 use crate::app::App;
 use crate::auth::query_value;
 use crate::e2b;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// The one list with pages.
+/// The lists with pages.
 const PAGED: &str = "/v2/sandboxes";
+const PAGED_SNAPSHOTS: &str = "/snapshots";
 const SNAPSHOTS: &str = "/v1/snapshots";
 const VOLUMES: &str = "/v1/volumes";
 /// The one list that is a field of an object.
 const WRAPPED: &str = "snapshots";
+/// What sandboxes use is a field of an object, too, by their ids.
+const SAMPLES: &str = "sandboxes";
 /// Names the nodes that did not answer.
 const PARTIAL: HeaderName = HeaderName::from_static("sandling-partial");
 
@@ -45,6 +50,11 @@ pub(super) async fn list(fleet: &Fleet, app: &App, request: Request, here: Here<
     lists.head.headers.remove(e2b::NEXT_PAGE);
     lists.head.headers.extend(next.map(|next| (e2b::NEXT_PAGE, next)));
     lists.respond(&all.items.into())
+}
+
+/// Whether sandboxes are listed here, in any dialect, or snapshots with pages.
+pub(super) fn is_by_time(path: &str) -> bool {
+    named::is_collection(path) || path == PAGED_SNAPSHOTS
 }
 
 /// Whether snapshots or volumes are listed here, in any dialect without pages.
@@ -120,18 +130,33 @@ pub(super) async fn gather(fleet: &Fleet, app: &App, request: Request, here: Her
 }
 
 impl Lists {
-    pub(super) fn respond(mut self, list: &Value) -> Response {
+    pub(super) fn respond(self, list: &Value) -> Response {
+        self.respond_with(Response::new(Body::from(list.to_string())))
+    }
+
+    /// With the body of a response, and its headers.
+    pub(super) fn respond_with(mut self, page: Response) -> Response {
+        let (parts, body) = page.into_parts();
+        self.head.headers.extend(parts.headers);
         self.head.headers.remove(header::CONTENT_LENGTH);
         if !self.missing.is_empty() {
             let names = HeaderValue::from_str(&self.missing.join(",")).unwrap_or(HeaderValue::from_static("true"));
             self.head.headers.insert(PARTIAL, names);
         }
-        Response::from_parts(self.head, Body::from(list.to_string()))
+        Response::from_parts(self.head, body)
     }
 }
 
-fn copy(request: &Request) -> Request {
+/// The samples of all nodes.
+pub(super) fn one_object(all: Vec<Value>) -> Value {
+    let fields = all.into_iter().filter_map(|item| if let Value::Object(fields) = item { Some(fields) } else { None });
+    json!({ SAMPLES: fields.flatten().collect::<serde_json::Map<_, _>>() })
+}
+
+/// The same request without its body.
+pub(super) fn copy(request: &Request) -> Request {
     let mut copy = Request::new(Body::empty());
+    *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     copy.headers_mut().clone_from(request.headers());
     *copy.extensions_mut() = request.extensions().clone();
@@ -156,7 +181,10 @@ impl Page {
         let running = response.headers().get(e2b::TOTAL_RUNNING).and_then(|total| total.to_str().ok()?.parse().ok());
         let bytes = response.into_body().collect().await.ok().filter(|_| succeeded)?.to_bytes();
         let items = match serde_json::from_slice(&bytes).ok()? {
-            Value::Object(mut wrapped) => wrapped.remove(WRAPPED)?,
+            Value::Object(mut wrapped) => match wrapped.remove(SAMPLES) {
+                Some(samples) => json!([samples]),
+                None => wrapped.remove(WRAPPED)?,
+            },
             items => items,
         };
         Some(Self { items: serde_json::from_value(items).ok()?, continues, running: running.unwrap_or(0) })
@@ -177,9 +205,10 @@ impl Page {
         } else {
             self.items.sort_by_cached_key(|item| Reverse(position(item)));
         }
-        // A sandbox that moves is on two nodes for a moment.
-        self.items.dedup_by_key(|item| position(item));
-        if path != PAGED {
+        // A sandbox that moves is on two nodes for a moment, and two nodes may have snapshots of one name.
+        let mut seen = HashSet::new();
+        self.items.retain(|item| seen.insert(position(item).1));
+        if !matches!(path, PAGED | PAGED_SNAPSHOTS) {
             return None;
         }
         let limit = e2b::page_limit(query_value(query, "limit").parse().ok());
@@ -191,10 +220,11 @@ impl Page {
 }
 
 /// The time of creation in nanoseconds, and the id.
-fn position(item: &Value) -> (i128, String) {
-    let text = |own: &str, theirs: &str| item[own].as_str().or(item[theirs].as_str()).unwrap_or_default().to_owned();
-    let created = text("created_at", "startedAt").parse::<Timestamp>().map_or(0, Timestamp::as_nanosecond);
-    let id = text("id", "sandboxID");
+pub(super) fn position(item: &Value) -> (i128, String) {
+    let text = |names: &[&str]| names.iter().find_map(|name| item[name].as_str()).unwrap_or_default().to_owned();
+    let created = text(&["created_at", "startedAt", "createdAt"]);
+    let created = created.parse::<Timestamp>().map_or(0, Timestamp::as_nanosecond);
+    let id = text(&["id", "sandboxID", "snapshotID"]);
     (created, e2b::parse_id(&id).map_or(id, |id| id.to_string()))
 }
 
@@ -240,6 +270,11 @@ mod tests {
         moving.add(page(&theirs, false));
         moving.arrange("/v1/sandboxes", None);
         assert_eq!(ids(&moving), IDS, "each once");
+        let snapshot = |at: &str| json!({"snapshotID": "mine:default", "createdAt": at});
+        let items = ["2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"].map(snapshot).to_vec();
+        let mut snapshots = Page { items, ..Page::default() };
+        assert_eq!(snapshots.arrange(PAGED_SNAPSHOTS, None), None);
+        assert_eq!(snapshots.items, [snapshot("2026-01-01T00:00:02Z")], "the newest of each name");
         // A node that has more makes the whole list continue.
         let mut all = page(&theirs, true);
         assert_eq!(all.arrange(PAGED, None).unwrap(), second);

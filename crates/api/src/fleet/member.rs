@@ -9,6 +9,7 @@ use axum::response::Response;
 use sandling_engine::Engine;
 use sandling_fleet::{BootClock, LeaseSettings, Member, Moves, NodeRecord, SharedRecords};
 use sandling_wire::Home;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
 use super::chosen::KeyedCreates;
@@ -19,7 +20,7 @@ use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, volumes,
+    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, theirs, volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -32,6 +33,7 @@ struct Attached(OnceLock<Arc<Fleet>>);
 
 /// In seconds.
 const RETRY_AFTER: u64 = 5;
+const STRANGERS: usize = 8;
 
 pub struct Fleet {
     pub(super) settings: FleetSettings,
@@ -41,6 +43,8 @@ pub struct Fleet {
     pub(super) connector: TlsConnector,
     pub(super) connections: Connections,
     pub(super) creates: KeyedCreates,
+    /// How many questions to all nodes there are at once for clients that may have no token.
+    pub(super) strangers: Semaphore,
     pub(super) shared: SharedRecords,
     /// Which sandboxes have moved.
     pub(super) moves: Moves,
@@ -80,6 +84,7 @@ impl Fleet {
             connector,
             connections: Connections::default(),
             creates: KeyedCreates::default(),
+            strangers: Semaphore::new(STRANGERS),
             shared,
             moves,
             gate,
@@ -184,12 +189,16 @@ impl Fleet {
         let (method, path) = (request.method(), request.uri().path());
         Ok(match method {
             &Method::POST if named::is_collection(path) => return place::create(self, app, request, here).await,
-            &Method::GET if named::is_collection(path) => list::list(self, app, request, here).await,
+            &Method::GET if list::is_by_time(path) => list::list(self, app, request, here).await,
             &Method::GET if list::is_of_nodes(path) => list::list_of_nodes(self, app, request, here).await,
             &Method::POST if matches!(path, "/v1/volumes" | "/volumes") => {
                 return volumes::create(self, app, request, here).await;
             }
             &Method::GET if path == templates::PATH => templates::list(self, app, request, here).await,
+            &Method::GET if theirs::is_list(path) => return theirs::answer_list(self, app, request, here).await,
+            method if theirs::has_name_in_body(method, path) => {
+                return theirs::answer_named_in_body(self, app, request, here).await;
+            }
             method if accounts::may_change(method, path) => {
                 let response = here.answer(request).await;
                 if response.status().is_success() {
@@ -205,6 +214,9 @@ impl Fleet {
     async fn answer_by_name(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let (parts, body) = request.into_parts();
         let owner = match Sought::of(app, &parts).filter(|sought| !sought.is_here(app)) {
+            Some(sought) if sought.is_e2bs_delete(&parts) => {
+                return theirs::delete(self, app, &sought, Request::from_parts(parts, body), here).await;
+            }
             Some(sought) => match sought.owner(self, app).await {
                 Ok(Some(owner)) => Some(owner),
                 // Its node is down or was removed, but the fleet knows what is durable.

@@ -28,6 +28,7 @@ mod settings;
 mod stored;
 mod sweep;
 mod templates;
+mod theirs;
 mod uploads;
 mod volumes;
 

@@ -16,7 +16,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
-use sandling_engine::State;
+use sandling_engine::{SnapshotId, State};
 use sandling_fleet::{Assigned, Member, assign, node_tag};
 use sandling_service::find_template;
 use sandling_wire::DEFAULT_TEMPLATE;
@@ -46,10 +46,15 @@ pub(super) struct Wanted {
     #[serde(alias = "templateID")]
     template: Option<String>,
     image: Option<serde_json::Value>,
-    pub(super) from_snapshot: Option<String>,
+    from_snapshot: Option<String>,
     #[serde(alias = "volumeMounts")]
     volumes: Option<Vec<WantedVolume>>,
     network_group: Option<serde_json::Value>,
+    #[serde(skip)]
+    dialect: TemplateDialect,
+    /// A template by one of E2B's names that is not built in. The newest of this name counts.
+    #[serde(skip)]
+    theirs: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -59,13 +64,25 @@ struct WantedVolume {
 
 impl Wanted {
     /// A body that cannot be read is refused by the node that gets it.
-    pub(super) fn read(body: &[u8]) -> Self {
-        serde_json::from_slice(body).unwrap_or_default()
+    pub(super) fn read(app: &App, opened: &Opened) -> Self {
+        let mut wanted: Self = serde_json::from_slice(&opened.body).unwrap_or_default();
+        if !opened.parts.uri.path().starts_with("/v1/") {
+            let workspace = opened.principal.workspace.as_str();
+            wanted.dialect = TemplateDialect::E2b;
+            wanted.theirs = wanted.template.clone().filter(|name| !e2b::is_built_in(app, workspace, name));
+        }
+        wanted
     }
 
-    /// Snapshots, volumes, images and groups exist on one node only.
+    /// The snapshot that has to be on the node of the sandbox, by its id or name. In E2B's words, its id names a template.
+    pub(super) fn snapshot(&self) -> Option<&str> {
+        let theirs = self.theirs.as_deref().filter(|name| SnapshotId::parse(name).is_some());
+        self.from_snapshot.as_deref().or(theirs)
+    }
+
+    /// Snapshots, volumes, templates of E2B's clients, images and groups exist on one node only.
     pub(super) fn is_local(&self) -> bool {
-        let is_here = self.image.is_some() || self.network_group.is_some();
+        let is_here = self.image.is_some() || self.network_group.is_some() || self.theirs.is_some();
         is_here || self.from_snapshot.is_some() || self.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty())
     }
 
@@ -74,7 +91,8 @@ impl Wanted {
         let volumes = self.volumes.iter().flatten().map(|volume| Sought::volume(workspace, &volume.name));
         // Last, because it may be durable: then it can be brought to the volumes.
         let snapshot = self.from_snapshot.iter().map(|snapshot| Sought::snapshot(workspace, snapshot));
-        volumes.chain(snapshot).collect()
+        let template = self.theirs.iter().map(|name| Sought::e2b_template(workspace, name));
+        volumes.chain(snapshot).chain(template).collect()
     }
 }
 
@@ -84,7 +102,6 @@ struct Create<'a> {
     app: &'a App,
     workspace: String,
     wanted: Wanted,
-    dialect: TemplateDialect,
     key: Option<String>,
 }
 
@@ -96,8 +113,9 @@ struct Durable {
 }
 
 /// Whose names of templates a request uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum TemplateDialect {
+    #[default]
     Native,
     E2b,
 }
@@ -107,11 +125,9 @@ pub(super) async fn create(fleet: &Fleet, app: &App, request: Request, here: Her
         Opening::Opened(opened) => opened,
         Opening::NoToken(request) => return Ok(here.answer(request).await),
     };
-    let wanted = Wanted::read(&opened.body);
-    let is_native = opened.parts.uri.path().starts_with("/v1/");
-    let dialect = if is_native { TemplateDialect::Native } else { TemplateDialect::E2b };
+    let wanted = Wanted::read(app, &opened);
     let workspace = opened.principal.workspace.to_string();
-    let create = Create { fleet, app, workspace, wanted, dialect, key: key(&opened.parts) };
+    let create = Create { fleet, app, workspace, wanted, key: key(&opened.parts) };
     let mut declined = Vec::new();
     let mut refusal = None;
     loop {
@@ -167,7 +183,7 @@ impl Create<'_> {
     }
 
     async fn propose(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
-        if let Some(name) = self.wanted.name.as_deref().filter(|_| self.dialect == TemplateDialect::Native) {
+        if let Some(name) = self.wanted.name.as_deref().filter(|_| self.wanted.dialect == TemplateDialect::Native) {
             Sought::sandbox(&self.workspace, name).refuse_taken(self.fleet, self.app).await?;
         }
         if self.wanted.is_local() {
@@ -287,10 +303,10 @@ impl Create<'_> {
         if *member.name == *fleet.membership.name() {
             return match durable {
                 Some(_) => offer_to_restore(fleet, app, made_on),
-                None => offer(fleet, app, &self.workspace, self.template(), self.dialect),
+                None => offer(fleet, app, &self.workspace, self.template(), self.wanted.dialect),
             };
         }
-        let dialect = if self.dialect == TemplateDialect::E2b { E2B } else { "" };
+        let dialect = if self.wanted.dialect == TemplateDialect::E2b { E2B } else { "" };
         let query = [
             ("workspace", &*self.workspace),
             ("template", self.template()),

@@ -26,7 +26,7 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         FleetCommand::Join { through, token, address, name } => {
             join(&home, through, token, address, name.as_deref()).await
         }
-        FleetCommand::Token => show::line(JoinToken::issue(&settings(&home)?, &home)?.text()),
+        FleetCommand::Token { machines } => show::line(JoinToken::issue(&settings(&home)?, &home, *machines)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, &home, *json).await,
         FleetCommand::Remove { node } => remove(&settings(&home)?, &home, node).await,
         FleetCommand::Drain { node, wait, keep_sandboxes, detach } => {
@@ -79,8 +79,10 @@ async fn init(
     }
     eprintln!("This machine is node {} from the next `sandling serve` on. Another one joins with:", settings.name);
     eprintln!("  sandling fleet join {address} --token TOKEN --address ITS-HOST:PORT");
-    eprintln!("The token is valid once and for an hour. `sandling fleet token` prints another:");
-    show::line(JoinToken::issue(&settings, home)?.text())
+    eprintln!(
+        "The token is valid once and for an hour. `sandling fleet token` prints others, also for several machines:"
+    );
+    show::line(JoinToken::issue(&settings, home, 1)?.text())
 }
 
 /// Where the store is. A directory must exist.

@@ -1,6 +1,6 @@
 //! Options of `sandling fleet`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
@@ -36,8 +36,13 @@ pub enum FleetCommand {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Print a token with which one machine joins through this node within an hour
-    Token,
+    /// Print a token with which one machine, or several, join through this node within an hour
+    #[command(after_help = "Example:\n  sandling fleet token --machines 10")]
+    Token {
+        /// How many machines can join with it
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1000))]
+        machines: u32,
+    },
     /// List the nodes of the fleet, and how many of their snapshots are durable
     Status {
         #[arg(long, help = "Print JSON")]

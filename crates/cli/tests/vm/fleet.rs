@@ -355,12 +355,16 @@ async fn any_node_answers_for_the_sandboxes_of_all() {
     let forged = "sdlf_bm8";
     refused(&join(&b, "b", forged), "this is not a join token");
     assert!(join(&b, "b", &token).status.success());
-    refused(&join(&c, "c", &token), "was used before");
+    refused(&join(&c, "c", &token), "is used up");
     b.serve();
     wait_for("both are members", || a.states().len() == 2);
-    let token = a.ok(&["fleet", "token"]);
+    let token = a.ok(&["fleet", "token", "--machines", "2"]);
     refused(&join(&c, "b", &token), "the fleet has a node b");
-    assert!(join(&c, "c", &token).status.success());
+    let (other, late) = (Node::new("other"), Node::new("late"));
+    for (node, name) in [(&c, "c"), (&other, "other")] {
+        assert!(join(node, name, &token).status.success());
+    }
+    refused(&join(&late, "late", &token), "is used up");
     c.serve();
     let ready = ["a", "b", "c"].map(|name| (name.to_owned(), false));
     wait_for("all are members", || a.states() == ready);

@@ -2,10 +2,11 @@
 //!
 //! By default seeds run for `SANDLING_SIMULATOR_SECONDS` (5). `SANDLING_SIMULATOR_SEEDS` is a number of seeds instead.
 //! `SANDLING_SIMULATOR_SEED` runs one. A seed that fails is printed and kept in the target directory, and runs first the
-//! next time.
+//! next time. `SANDLING_SIMULATOR_COSTS` names a file for what a create costs in fleets of up to 1,000 nodes.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod checks;
+mod costs;
 mod run;
 mod world;
 
@@ -66,6 +67,25 @@ fn random_faults_break_no_promise() {
 fn a_thousand_nodes_keep_the_promises() {
     let plan = Plan { nodes: 1000, creates_per_second: 100, faults_per_second: 5, seconds: 30 };
     check(plan, variable("SANDLING_SIMULATOR_SEED").unwrap_or(1));
+}
+
+#[test]
+fn a_create_costs_as_much_in_a_large_fleet() {
+    let file = std::env::var_os("SANDLING_SIMULATOR_COSTS");
+    let sizes: &[usize] = if file.is_some() { &[3, 10, 30, 100, 300, 1000] } else { &[3, 30, 300] };
+    let costs: Vec<_> = sizes.iter().map(|nodes| (*nodes, costs::of_a_create(*nodes, 1))).collect();
+    println!("{costs:?}");
+    for (nodes, [reads, transactions, requests]) in &costs {
+        assert!(*reads <= 3.0 && *transactions <= 6.0 && *requests <= 6.0, "{nodes} nodes: {costs:?}");
+    }
+    if let Some(file) = file {
+        let line = |(nodes, cost): &(usize, [f64; 3])| {
+            let [reads, transactions, requests] = cost;
+            let cost = format!(r#""reads": {reads}, "transactions": {transactions}, "requests": {requests}"#);
+            format!(r#"{{"nodes": {nodes}, {cost}}}"#)
+        };
+        fs::write(file, format!("[{}]\n", costs.iter().map(line).collect::<Vec<_>>().join(",\n "))).unwrap();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -45,8 +46,24 @@ pub struct World {
     pub random: Mutex<fastrand::Rng>,
     pub checks: Mutex<Checks>,
     pub slots: Vec<Mutex<Slot>>,
-    pub faulty: std::sync::atomic::AtomicBool,
+    pub faulty: AtomicBool,
+    pub calls: Calls,
     started: Instant,
+}
+
+/// What nodes have asked of others, apart from leases and changes, which are streams of a real ledger.
+#[derive(Default)]
+pub struct Calls {
+    reads: AtomicU64,
+    transactions: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Calls {
+    /// Reads and transactions of the ledger, and requests to other nodes.
+    pub fn counted(&self) -> [u64; 3] {
+        [&self.reads, &self.transactions, &self.requests].map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 /// One machine of the fleet and the process on it.
@@ -109,6 +126,7 @@ impl World {
             checks: Mutex::default(),
             slots,
             faulty: true.into(),
+            calls: Calls::default(),
             started: Instant::now(),
         })
     }
@@ -126,7 +144,7 @@ impl World {
     }
 
     fn happens(&self, percent: f64) -> bool {
-        let faulty = self.faulty.load(std::sync::atomic::Ordering::Relaxed);
+        let faulty = self.faulty.load(Ordering::Relaxed);
         self.random.lock().unwrap().f64() * 100.0 < percent && faulty
     }
 
@@ -237,6 +255,7 @@ impl Ledger for Seat {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome, LedgerError> {
+        self.world.calls.transactions.fetch_add(1, Ordering::Relaxed);
         self.gate().await;
         let delays = [Some(self.latency()), self.world.happens(1.0).then(|| self.latency() * 50)];
         let late = self.world.happens(0.3).then(|| Duration::from_secs(self.world.below(30) as u64));
@@ -259,10 +278,12 @@ impl Ledger for Seat {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Record>, LedgerError> {
+        self.world.calls.reads.fetch_add(1, Ordering::Relaxed);
         self.to_ledger(self.world.ledger.get(key)).await
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LedgerError> {
+        self.world.calls.reads.fetch_add(1, Ordering::Relaxed);
         self.to_ledger(self.world.ledger.list(prefix, after, limit)).await
     }
 
@@ -292,6 +313,7 @@ impl Peers for Seat {
     async fn ask(&self, node: &str, ask: Ask) -> Result<Reply, Unreachable> {
         self.gate().await;
         let to: usize = node[1..].parse().unwrap();
+        self.world.calls.requests.fetch_add(u64::from(to != self.at), Ordering::Relaxed);
         let within = Duration::from_secs(if matches!(ask, Ask::Offer { .. } | Ask::Ping) { 1 } else { 10 });
         sleep(self.latency()).await;
         let cut = |at| self.world.slot(at).cut_from_peers;

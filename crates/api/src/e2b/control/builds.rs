@@ -3,6 +3,7 @@
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::routing::{get, post};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sandling_engine::CreateSpec;
 use sandling_service::{Build, BuildSpec, Level, Line, SaveAs, Stage};
 use serde::Deserialize;
@@ -74,14 +75,15 @@ async fn request(call: Call<Run>, body: JsonBody<BuildRequest>) -> Result<(Statu
 async fn link(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
-    Parts((_, hash)): Parts<(String, String)>,
+    Parts((name, hash)): Parts<(String, String)>,
     origin: Origin,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let workspace = caller.workspace().as_str();
     let present = app.service.builds.uploads.has(workspace, &hash)?;
     let token = token::upload(&app, &caller.principal, &hash);
-    // The client uploads without an API key, so the URL contains a token.
-    let url = origin.api_url(&format!("/templates/upload/files/{hash}?token={token}"));
+    // The client uploads without an API key, so the URL contains a token. In a fleet, the name leads to the build's node.
+    let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+    let url = origin.api_url(&format!("/templates/{name}/files/{hash}?token={token}"));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
 }
 

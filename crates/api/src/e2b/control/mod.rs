@@ -26,6 +26,7 @@ use axum::Router;
 use crate::app::App;
 
 pub(crate) use list::{NEXT, TOTAL_RUNNING, page_limit};
+pub(crate) use templates::page_of_templates;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

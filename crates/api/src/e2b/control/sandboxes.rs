@@ -149,7 +149,7 @@ impl NewSandbox {
             return Err(unsupported("iam tokens cannot be had here; leave them out"));
         }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
-        let source = names::resolve(app, workspace, &template)?;
+        let source = names::resolve_for_create(app, workspace, &template)?;
         let origin = source.origin().ok_or_else(|| ApiError::not_found("template"))?;
         let mut network = self.network.unwrap_or_default();
         let public_ports = network.allow_public_traffic.unwrap_or(true);

@@ -82,11 +82,16 @@ fn named(app: &App, workspace: &str, name: Option<&Name>) -> Result<Vec<Snapshot
 
 /// A named snapshot has its name as id, so that a newer one of the same name has the same id. If the name leads to something
 /// else among all snapshots, it has its own id.
-fn view(all: &[SnapshotInfo], info: &SnapshotInfo) -> Value {
+fn id_of(all: &[SnapshotInfo], info: &SnapshotInfo) -> String {
     let is_found = |name: &Name| names::newest(all, name).is_some_and(|newest| newest.id == info.id);
     let name = name_of(info).filter(|name| !names::is_taken(&name.name) && is_found(name));
-    let id = name.map_or_else(|| info.id.to_string(), |Name { name, tag }| format!("{name}:{tag}"));
-    json!({ "snapshotID": id, "names": info.name.iter().collect::<Vec<_>>() })
+    name.map_or_else(|| info.id.to_string(), |Name { name, tag }| format!("{name}:{tag}"))
+}
+
+/// Nodes of a fleet order their snapshots by time, which E2B's own answer does not have.
+fn view(all: &[SnapshotInfo], info: &SnapshotInfo) -> Value {
+    let names: Vec<_> = info.name.iter().collect();
+    json!({ "snapshotID": id_of(all, info), "names": names, "createdAt": info.created_at.to_string() })
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -111,7 +116,7 @@ async fn list(call: Call<Read>, Params(wanted): Params<SnapshotParams>) -> Resul
         let wanted = Name::parse(&name).ok();
         all.retain(|info| info.id.as_str() == name || wanted.is_some() && name_of(info) == wanted);
     }
-    let key = |info: &SnapshotInfo| Key::new(info.created_at, &info.id);
+    let key = |info: &SnapshotInfo| Key::new(info.created_at, &id_of(&everything, info));
     paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, |info| view(&everything, info))
 }
 

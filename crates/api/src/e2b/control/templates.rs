@@ -137,6 +137,17 @@ struct PageParams {
     next_token: Option<String>,
 }
 
+/// A page of the templates that several nodes have listed.
+pub(crate) fn page_of_templates(all: Vec<Value>, query: Option<&str>) -> Result<Response, ApiError> {
+    let wanted: PageParams = serde_urlencoded::from_str(query.unwrap_or_default()).unwrap_or_default();
+    let text = |template: &Value, field: &str| template[field].as_str().unwrap_or_default().to_owned();
+    let key = |template: &Value| {
+        let created = text(template, "createdAt").parse().unwrap_or_default();
+        Key::new(created, &text(template, "templateID"))
+    };
+    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, Value::clone)
+}
+
 async fn page(call: Call<Read>, Params(wanted): Params<PageParams>) -> Result<Response, ApiError> {
     let all = listed(&call.app, call.workspace().as_str())?;
     let key = |template: &TemplateEntry| Key::new(template.created_at, &template.name);

@@ -13,17 +13,18 @@ use super::unread_body::UnreadBody;
 use super::upload;
 use crate::auth::query_value;
 use crate::e2b::place::Envd;
+use crate::e2b::unnamed::{FILES, READ, WRITE};
 use crate::file_content::{body, read_part};
 use crate::prelude::*;
 use crate::range::{self, RequestedRange};
 
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/files", get(read).post(write))
+    Router::new().route(FILES, get(read).post(write))
 }
 
 async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (parts, _) = request.into_parts();
-    let envd = Envd::of_file(&app, &parts, "read").await?;
+    let envd = Envd::of_file(&app, &parts, READ).await?;
     let path = resolve(&envd.sandbox, envd.user(), &query_value(parts.uri.query(), "path")).await?;
     let entry = envd.sandbox.stat(&path).await.map_err(|error| not_read(&path, error.into()))?;
     if entry.kind == EntryKind::Directory {
@@ -71,7 +72,7 @@ async fn write(
 
 async fn write_files(app: &Arc<App>, headers: HeaderMap, request: Request) -> Result<Json<Vec<Value>>, ApiError> {
     let (parts, body) = request.into_parts();
-    let envd = Envd::of_file(app, &parts, "write").await?;
+    let envd = Envd::of_file(app, &parts, WRITE).await?;
     let metadata = metadata::sent(&headers)?;
     let path = query_value(parts.uri.query(), "path");
     let path = (!path.is_empty()).then_some(path);
