@@ -26,7 +26,7 @@ impl Machine {
             if tokio::time::timeout(after, died.wait_for(Option::is_some)).await.is_ok() {
                 return Ok(());
             }
-            blocking(move || {
+            let joined = blocking(move || {
                 let Ok(mut cgroup) = processes.cgroup.lock() else { return Ok(()) };
                 let Some(current) = cgroup.as_ref().filter(|cgroup| !cgroup.is_of_tenant()) else { return Ok(()) };
                 let pids = [processes.supervisor.pid(), processes.program.pid()];
@@ -35,7 +35,12 @@ impl Machine {
                 drop(cgroup);
                 Record::new(&processes, boundary).write(&dir)
             })
-            .await
+            .await;
+            // A machine that has ended meanwhile has no processes to move.
+            if joined.is_err() && tokio::time::timeout(after, died.wait_for(Option::is_some)).await.is_ok() {
+                return Ok(());
+            }
+            joined
         }
     }
 }
