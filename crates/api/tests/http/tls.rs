@@ -84,7 +84,7 @@ async fn https_has_both_versions_and_hands_out_urls_of_its_domain() {
         let response = sender.send_request(request(&uri)).await.unwrap();
         assert_eq!((response.version(), response.status().as_u16()), (Version::HTTP_2, 201));
         let url = json(response).await["url"].as_str().unwrap().to_owned();
-        assert!(url.starts_with(&format!("https://api.{DOMAIN}:8443/templates/upload/files/")), "{url}");
+        assert!(url.starts_with(&format!("https://api.{DOMAIN}:8443/templates/x/files/")), "{url}");
     }
     let stream = connect(&server, &authority, DOMAIN, b"http/1.1").await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
