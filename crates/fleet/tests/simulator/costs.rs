@@ -21,7 +21,9 @@ pub fn of_a_create(nodes: usize, seed: u64) -> [f64; 3] {
     runtime.block_on(async {
         let world = World::new(nodes, seed, None, Settings::default());
         world.faulty.store(false, Ordering::Relaxed);
-        let quota = QuotaRecord { limit: 1_000_000, ..QuotaRecord::default() };
+        let limit = 1_000_000;
+        let quota = QuotaRecord { limit, ..QuotaRecord::default() };
+        world.checks().limits.insert("w".to_owned(), limit as usize);
         let put = Write::put(quota_key("w"), encode(&quota));
         world.ledger.commit(Transaction::default().then(put)).await.unwrap();
         (0..nodes).for_each(|at| world.start(at));
