@@ -212,6 +212,12 @@ def test_charts_may_have_texts_on_an_axis(interpreter, draw):
     assert chart.elements[0].points == [(0, "A"), (1, "B")]
 
 
+def test_boxes_that_are_drawn_again_count_once(interpreter):
+    code = "data = [[1, 2, 3, 4, 5, 30], [2, 4, 6]]\nplt.boxplot(data)\nplt.boxplot(data, patch_artist=True)\nplt.show()"
+    chart = interpreter.run_code(f"import matplotlib.pyplot as plt\nplt.figure()\n{code}").results[0].chart
+    assert [(box.median, box.outliers) for box in chart.elements] == [(3.5, [30]), (4, [])], chart.to_dict()
+
+
 def test_several_axes_are_one_superchart(interpreter):
     code = "f, (a, b) = plt.subplots(1, 2); a.plot([1]); b.bar(['x'], [1]); f.suptitle('both'); plt.show()"
     [result] = interpreter.run_code(f"import matplotlib.pyplot as plt\n{code}").results

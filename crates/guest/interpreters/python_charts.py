@@ -84,16 +84,17 @@ def line(axes):
 
 
 def box_and_whisker(axes):
-    """Boxes, drawn as closed lines or as patches; whiskers, caps and medians are lines around them."""
-    lines = [found.get_xydata().tolist() for found in axes.lines]
-    boxes = [points for points in lines if is_box(points)]
+    """Boxes, drawn as closed lines or as patches; whiskers, caps and medians are lines around them. What is drawn again at
+    the same place, for example with a filling, counts once."""
+    lines = distinct(found.get_xydata().tolist() for found in axes.lines)
     patches = [patch for patch in axes.patches if type(patch).__name__ == "PathPatch"]
-    boxes += [points for points in (patch.get_path().vertices.tolist() for patch in patches) if is_box(points)]
+    shapes = lines + [patch.get_path().vertices.tolist() for patch in patches]
+    boxes = distinct(extent(points) for points in shapes if is_box(points))
     if not boxes:
         return None
     names = tick_names(axes.xaxis)
     rest = [points for points in lines if not is_box(points)]
-    elements = [of_box(points, rest, names) for points in boxes]
+    elements = [of_box(box, rest, names) for box in boxes]
     return {**labelled("box_and_whisker", axes), "elements": elements}
 
 
@@ -103,9 +104,18 @@ def is_box(points):
     return len(points) >= 5 and len(corners) == 4 and len(xs) == 2 and len(ys) == 2
 
 
-def of_box(points, lines, names):
-    left, right = min(x for x, _ in points), max(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
+def extent(points):
+    xs, ys = zip(*points)
+    return min(xs), max(xs), min(ys), max(ys)
+
+
+def distinct(found):
+    """Without what equals something before it."""
+    return list({repr(one): one for one in found}.values())
+
+
+def of_box(box, lines, names):
+    left, right, low, high = box
     middle = (left + right) / 2
     near = [found for found in lines if found and all(left <= x <= right for x, _ in found)]
     whiskers = [found for found in near if len(found) == 2 and found[0][0] == found[1][0]]
