@@ -114,6 +114,8 @@ class Context {
 
   /** Runs one cell. The variables of `environment` are set only while it runs. */
   async run(number, code, environment = {}, isTypeScript = false) {
+    // An interrupt that was meant for the cell before may still wait for its turn in the event loop.
+    await new Promise(setImmediate);
     const before = Object.keys(environment).map((name) => [name, process.env[name]]);
     Object.assign(process.env, environment);
     const interrupted = new Promise((resolve) => { this.interrupt = () => resolve({ interrupted: true }); });

@@ -108,7 +108,9 @@ impl Node {
         let mut text = String::new();
         self.send(method, path, &headers, body).read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        Answer { head: head.to_ascii_lowercase(), body: body.to_owned() }
+        let head = head.to_ascii_lowercase();
+        let body = if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        Answer { head, body }
     }
 
     pub(crate) fn states(&self) -> Vec<(String, bool)> {
@@ -195,6 +197,16 @@ pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "still waiting until {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+fn unchunked(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, chunk)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        body += &chunk[..size];
+        rest = &chunk[size + 2..];
+    }
+    body
 }
 
 /// Sends a request to the address for nodes, with the certificate of a home or without one.

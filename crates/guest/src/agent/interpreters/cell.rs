@@ -17,7 +17,8 @@ use crate::timers::Timer;
 /// milliseconds; an emulated guest on a busy host needs more than a second.
 const GRACE: Duration = Duration::from_secs(5);
 
-const NUDGE: Duration = Duration::from_millis(100);
+/// Much longer than an interpreter takes to stop a cell: an interrupt just after that ends Node, which then has no handler.
+const NUDGE: Duration = Duration::from_millis(500);
 
 /// The limit for the rich results of one cell, together.
 const MOST_RESULT_BYTES: u64 = 32 * 1024 * 1024;
