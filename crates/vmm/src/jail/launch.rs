@@ -231,7 +231,12 @@ fn next_report(connection: &OwnedFd, given_up: Instant) -> io::Result<Option<(Re
         return Err(io::ErrorKind::TimedOut.into());
     }
     let mut packet = [0; LARGEST_REPORT];
-    match pass_fd::receive(connection, &mut packet)? {
+    let received = match pass_fd::receive(connection, &mut packet) {
+        // A launcher that fails may end before it has read `JOINED`. What it sent before is still there.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => pass_fd::receive(connection, &mut packet)?,
+        received => received?,
+    };
+    match received {
         (0, _) => Ok(None),
         (length, pidfd) => Ok(Some((serde_json::from_slice(&packet[..length])?, pidfd))),
     }
