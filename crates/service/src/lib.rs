@@ -77,7 +77,8 @@ pub use previews::{PreviewError, PreviewToken, Previews};
 pub use process_defaults::{StartDirectory, inherit_process_defaults};
 pub use request_limiter::{RequestLimiter, RequestPermit, RequestRefused};
 pub use sandboxes::{
-    CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, template_size,
+    CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, has_template,
+    template_size,
 };
 pub use service::{Service, ServiceError, ServiceSettings};
 pub use shared::{SharedToken, SharedWorkspace};

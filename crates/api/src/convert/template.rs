@@ -16,7 +16,7 @@ pub fn listed_template(workspace: &str, summary: TemplateSummary) -> TemplateVie
 }
 
 pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView {
-    let ready = summary.image.is_some() && summary.damage.is_none();
+    let ready = summary.is_ready();
     let mut meta = BTreeMap::new();
     meta.extend(summary.image.map(|image| ("image".to_owned(), image)));
     meta.extend(summary.damage.is_some().then(|| ("damage".to_owned(), "it must be built again".to_owned())));

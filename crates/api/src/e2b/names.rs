@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sandling_engine::{SnapshotId, SnapshotInfo};
-use sandling_service::{Stage, TemplateSource, find_template};
+use sandling_service::{Stage, TemplateSource};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
@@ -118,9 +118,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
 /// Whether a create of this template finds it here.
 pub(crate) fn has_template(app: &App, workspace: &str, text: &str) -> bool {
     match resolve(app, workspace, text) {
-        Ok(TemplateSource::Template(name)) => {
-            find_template(&app.engine, workspace, &name).is_ok_and(|found| found.is_some())
-        }
+        Ok(TemplateSource::Template(name)) => sandling_service::has_template(&app.engine, workspace, &name),
         Ok(_) => true,
         Err(_) => false,
     }

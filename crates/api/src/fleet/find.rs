@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-use sandling_engine::{CreateError, SandboxId, SnapshotId, VolumeError, VolumeView};
+use sandling_engine::{CreateError, SandboxId, SnapshotId, TemplateSummary, VolumeError, VolumeView};
 use sandling_fleet::Member;
 
 use super::member::{Fleet, unreachable};
@@ -172,7 +172,8 @@ impl Sought {
             Kind::Sandbox => app.engine.resolve(&self.workspace, &self.name).map(|id| id.to_string()),
             Kind::Template => {
                 let found = sandling_service::find_template(&app.engine, &self.workspace, &self.name);
-                found.ok().flatten().map(|template| template.name)
+                let is_it = |template: &TemplateSummary| template.is_ready() || !template.built_in;
+                found.ok().flatten().filter(is_it).map(|template| template.name)
             }
             Kind::Snapshot => snapshots::find(app, &self.workspace, &self.name).ok().flatten().map(|id| id.to_string()),
             Kind::Volume => {

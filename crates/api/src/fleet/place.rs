@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use sandling_engine::{SnapshotId, State};
 use sandling_fleet::{Assigned, Member, assign, node_tag};
-use sandling_service::find_template;
+use sandling_service::has_template;
 use sandling_wire::DEFAULT_TEMPLATE;
 use serde::Deserialize;
 
@@ -372,7 +372,7 @@ pub(super) fn answer(fleet: &Fleet, app: &App, request: &Request) -> Response {
 /// What a sandbox would cost here, or why this node does not take it.
 fn offer(fleet: &Fleet, app: &App, workspace: &str, template: &str, dialect: TemplateDialect) -> Result<u64, Refusal> {
     let has_template = match dialect {
-        TemplateDialect::Native => find_template(&app.engine, workspace, template).is_ok_and(|found| found.is_some()),
+        TemplateDialect::Native => has_template(&app.engine, workspace, template),
         TemplateDialect::E2b => e2b::has_template(app, workspace, template),
     };
     // Without its lease, a node cannot know that no other node has the template.

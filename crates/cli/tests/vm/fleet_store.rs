@@ -60,8 +60,11 @@ async fn a_durable_snapshot_outlives_its_node_and_needs_no_template_elsewhere() 
     start_fleet_with(&etcd, &mut [&mut a, &mut b], &["--store", shared.path().to_str().unwrap()]);
     wait_for("the store works", || store_of(&a, "b")["problem"].is_null() && store_of(&a, "b")["store"].is_string());
 
-    // It is durable when the response says so.
+    // It is durable when the response says so. Although b is idle, it is not chosen: it has no template.
     let sandbox = sandbox_with_state(&a);
+    let second = id(&created(&a.post("/v1/sandboxes", r#"{"template":"base"}"#)));
+    assert_eq!(second[28..], sandbox[28..], "on a");
+    a.ok(&["rm", &second]);
     let made = a.ok(&["snapshot", "create", &sandbox, "--name", "golden", "--durable", "--json"]);
     let made: Value = serde_json::from_str(&made).unwrap();
     assert_eq!(made["durability"], "durable");

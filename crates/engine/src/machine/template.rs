@@ -87,6 +87,13 @@ pub struct TemplateSummary {
     pub digest: Option<String>,
 }
 
+impl TemplateSummary {
+    /// Whether sandboxes can be created of it. A built-in template is listed before it is built.
+    pub fn is_ready(&self) -> bool {
+        self.image.is_some() && self.damage.is_none()
+    }
+}
+
 impl Template {
     pub(crate) fn disk_mib(&self) -> u32 {
         self.image.manifest.recipe.disk_mib

@@ -10,4 +10,4 @@ mod usage;
 pub use create::{CreateError, Sandboxes};
 pub use fork::ForkError;
 pub use release_volume::ReleaseVolumeError;
-pub use template::{TemplateSize, UnknownTemplate, find_template, template_size};
+pub use template::{TemplateSize, UnknownTemplate, find_template, has_template, template_size};

@@ -39,6 +39,11 @@ pub fn find_template(engine: &Engine, workspace: &str, name: &str) -> Result<Opt
     Ok(Some(template))
 }
 
+/// Whether a sandbox can be created of a template here.
+pub fn has_template(engine: &Engine, workspace: &str, name: &str) -> bool {
+    matches!(find_template(engine, workspace, name), Ok(Some(template)) if template.is_ready())
+}
+
 /// The size of a template. The sizes of built-in templates are known before they are built.
 pub fn template_size(engine: &Engine, workspace: &str, name: &str) -> Result<TemplateSize, UnknownTemplate> {
     if let Ok(Some(Resolved { recipe, .. })) = engine.built_in(workspace, name) {
