@@ -287,7 +287,7 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         Ok(found.map(|found| decode(&found).unwrap_or_default()))
     }
 
-    fn lease(&self) -> Option<LeaseId> {
+    pub(crate) fn lease(&self) -> Option<LeaseId> {
         self.state().standing.as_ref().map(|standing| standing.lease)
     }
 

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use sandling_engine::with_causes;
-use sandling_fleet::LedgerError;
-use sandling_fleet::store::{GRACE, StoreError, sweep};
+use sandling_fleet::store::{GRACE, sweep};
 
 use super::durable::FleetStore;
 use super::member::Fleet;
@@ -17,14 +16,6 @@ const EVERY: Duration = Duration::from_secs(6 * 3600);
 pub(super) const COPIES_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Chooses the node.
 const TASK: &str = "store sweep";
-
-#[derive(Debug, thiserror::Error)]
-enum SweepError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
 
 impl Fleet {
     /// Runs until the future is dropped.
@@ -38,13 +29,7 @@ impl Fleet {
             if !is_chosen || self.membership.writer().is_none() {
                 continue;
             }
-            let snapshots = || async {
-                let all = self.records().all().await?;
-                Ok::<_, SweepError>(
-                    all.into_iter().map(|(workspace, _, record)| (workspace, record.manifest)).collect(),
-                )
-            };
-            match sweep(&store.blobs, GRACE, snapshots).await {
+            match sweep(&store.blobs, GRACE, &self.records()).await {
                 Ok(swept) if swept.objects > 0 => {
                     tracing::info!(objects = swept.objects, bytes = swept.bytes, "swept the store");
                 }

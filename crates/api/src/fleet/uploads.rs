@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sandling_engine::{ExportError, SnapshotId, SnapshotInfo, State as SandboxState, with_causes};
 use sandling_fleet::store::{
-    OfTemplate, Scope, SnapshotRecord, SnapshotRecords, StoreError, StoredSnapshot, UploadFile,
+    OfTemplate, Scope, SnapshotRecord, SnapshotRecords, StoreError, StoredSnapshot, UploadFile, Uploaded,
 };
 use sandling_fleet::{BootClock, EtcdLedger, LedgerError};
 use sandling_wire::Durability;
@@ -213,11 +213,36 @@ impl Fleet {
     }
 
     async fn upload(&self, app: &App, store: &FleetStore, wanted: &Wanted) -> Result<(), UploadError> {
-        let Wanted { info, listed } = wanted;
         let begun = Instant::now();
+        loop {
+            match self.try_upload(app, store, wanted).await? {
+                // Only what the sweep has removed is sent again.
+                Some(Uploaded::SweptMeanwhile) => {}
+                Some(Uploaded::Fenced) => return Err(UploadError::Fenced),
+                Some(Uploaded::Durable) => break,
+                // It was deleted meanwhile.
+                None => return Ok(()),
+            }
+        }
+        let Wanted { info, listed } = wanted;
+        store.note_durable(&info.id, &info.workspace, *listed);
+        store.report(None);
+        tracing::info!(snapshot = %info.id, took = ?begun.elapsed(), "a snapshot is durable");
+        Ok(())
+    }
+
+    /// Nothing if the snapshot is gone.
+    async fn try_upload(
+        &self,
+        app: &App,
+        store: &FleetStore,
+        wanted: &Wanted,
+    ) -> Result<Option<Uploaded>, UploadError> {
+        let Wanted { info, listed } = wanted;
         // Not even one part goes to another fleet's store.
         store.blobs.check().await?;
         let (_, at) = self.records().find(&info.workspace, info.id.as_str()).await?;
+        let before = self.records().sweeps_before().await?;
         let snapshots = app.engine.snapshots().clone();
         let taken = info.clone();
         let parts = tokio::task::spawn_blocking(move || snapshots.parts(&taken)).await;
@@ -244,16 +269,9 @@ impl Fleet {
             ..SnapshotRecord::new(&self.settings.name, name, made_on.fingerprint(), info.sandbox.to_string())
         };
         if app.engine.snapshots().find_any(&info.workspace, &info.id)?.is_none() {
-            // It was deleted meanwhile.
-            return Ok(());
+            return Ok(None);
         }
-        if !self.records().put(&info.workspace, info.id.as_str(), at, &record).await? {
-            return Err(UploadError::Fenced);
-        }
-        store.note_durable(&info.id, &info.workspace, *listed);
-        store.report(None);
-        tracing::info!(snapshot = %info.id, took = ?begun.elapsed(), "a snapshot is durable");
-        Ok(())
+        Ok(Some(self.records().put_uploaded(&info.workspace, info.id.as_str(), at, &record, before).await?))
     }
 }
 

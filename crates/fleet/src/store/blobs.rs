@@ -10,6 +10,7 @@ use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
 use super::chunks::CHUNK;
+use super::clock::KnownTime;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::location::StoreLocation;
@@ -26,7 +27,7 @@ const FORMAT: u32 = 1;
 const FLEET_CONTEXT: &str = "sandling fleet store owner 1";
 /// One object, with what the client repeats by itself.
 const OBJECT_WITHIN: Duration = Duration::from_secs(120);
-const CHECK_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(10);
 
 /// What kind of object, which is where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct Blobs {
     pub(super) objects: Arc<dyn ObjectStore>,
     shown: String,
     secret: Vec<u8>,
+    pub(super) known_time: KnownTime,
 }
 
 impl Blobs {
@@ -82,7 +84,7 @@ impl Blobs {
     }
 
     pub fn new(objects: Arc<dyn ObjectStore>, shown: &str, secret: &[u8]) -> Self {
-        Self { objects, shown: shown.to_owned(), secret: secret.to_owned() }
+        Self { objects, shown: shown.to_owned(), secret: secret.to_owned(), known_time: KnownTime::default() }
     }
 
     pub fn shown(&self) -> &str {

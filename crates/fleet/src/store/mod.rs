@@ -4,14 +4,16 @@
 //! PREFIX/fleet             which fleet the store belongs to
 //!        packs/HH/DIGEST   a part of a file of a snapshot: compressed, encrypted, and named by the BLAKE3 digest of its bytes
 //!        manifests/DIGEST  which packs a snapshot is made of, packed and named likewise
+//!        clock             written to learn the store's time
 //! ```
 //!
-//! An object never changes, and two nodes that write one name write the same bytes, so writing needs no agreement. The store
+//! A pack or manifest never changes, and two nodes that write one name write the same bytes, so writing needs no agreement. The store
 //! is not trusted: what comes from it is compared with its name before anything else looks at it. Only the fleet's nodes
 //! have the key.
 
 mod blobs;
 mod chunks;
+mod clock;
 mod connector;
 mod digest;
 mod error;
@@ -22,6 +24,7 @@ mod packed_files;
 mod packs;
 mod registry;
 mod sweep;
+mod sweep_turn;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -35,5 +38,6 @@ pub use location::StoreLocation;
 pub use manifest::{Chunk, MadeOn, ManifestError, OfTemplate, Scope, StoredFile, StoredSnapshot};
 pub use packed_files::PackedFiles;
 pub use registry::{SnapshotRecord, SnapshotRecords};
-pub use sweep::{GRACE, Swept, sweep};
+pub use sweep::{GRACE, SweepError, Swept, sweep};
+pub use sweep_turn::{SweepsBefore, Uploaded};
 pub use upload::UploadFile;

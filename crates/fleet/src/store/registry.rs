@@ -60,10 +60,15 @@ impl<L: Ledger, C: Clock> SnapshotRecords<'_, L, C> {
         at: Option<Revision>,
         record: &SnapshotRecord,
     ) -> Result<bool, LedgerError> {
+        self.write(at, Transaction::default(), self.proven(workspace, id, record)).await
+    }
+
+    /// The write of a record, with a proof.
+    pub(super) fn proven(&self, workspace: &str, id: &str, record: &SnapshotRecord) -> Write {
         let key = key(workspace, id);
         let body = serde_json::to_string(record).expect("a record has only text");
         let value = self.shared.prove(&key, &body);
-        self.write(at, Write::put(key, value)).await
+        Write::put(key, value)
     }
 
     /// Removes the record of a node's snapshot. One that another node has written stays. False if this node may not write
@@ -71,7 +76,7 @@ impl<L: Ledger, C: Clock> SnapshotRecords<'_, L, C> {
     pub async fn remove(&self, workspace: &str, id: &str, node: &str) -> Result<bool, LedgerError> {
         match self.find(workspace, id).await? {
             (Some(record), at) if record.node == node => {
-                self.write(at, Write::Delete { key: key(workspace, id) }).await
+                self.write(at, Transaction::default(), Write::Delete { key: key(workspace, id) }).await
             }
             _ => Ok(true),
         }
@@ -96,9 +101,15 @@ impl<L: Ledger, C: Clock> SnapshotRecords<'_, L, C> {
         }
     }
 
-    async fn write(&self, at: Option<Revision>, write: Write) -> Result<bool, LedgerError> {
+    /// Writes on the conditions of a transaction, and if the record is still at this revision.
+    pub(super) async fn write(
+        &self,
+        at: Option<Revision>,
+        conditions: Transaction,
+        write: Write,
+    ) -> Result<bool, LedgerError> {
         let Some(me) = self.membership.writer() else { return Ok(false) };
-        let unchanged = Transaction::default().when(write.key(), at.map_or(Expect::Absent, Expect::Modified));
+        let unchanged = conditions.when(write.key(), at.map_or(Expect::Absent, Expect::Modified));
         let outcome = self.membership.ledger().commit(me.fence(unchanged.then(write))).await?;
         Ok(matches!(outcome, Outcome::Committed(_)))
     }

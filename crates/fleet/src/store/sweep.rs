@@ -1,22 +1,39 @@
 //! Removing what no durable snapshot needs.
 //!
-//! An object stays for [`GRACE`] after it was written: an upload that refers to it may not be finished. An upload that finds
-//! an object older than half of that writes it again. So what a sweep removes was not relied on for many hours.
+//! An object stays for [`GRACE`] after it was written, so that an upload that takes long keeps what it has written. An upload
+//! that finds an object older than half of that writes it again. What makes a sweep safe is `sweep_turn.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::blobs::{Blobs, Kind};
+use super::clock::StoreTime;
 use super::digest::Digest;
 use super::error::StoreError;
-use super::upload::age;
+use super::registry::SnapshotRecords;
+use crate::claims::Identity;
+use crate::clock::Clock;
+use crate::ledger::{Ledger, LedgerError};
 
 pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 /// A list of all objects of a kind.
 const LIST_WITHIN: Duration = Duration::from_secs(1800);
+/// Uploads wait while so many objects are removed.
+const BATCH: usize = 500;
+const AT_ONCE: usize = 8;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("this node has lost its lease, or another node sweeps the store")]
+    Fenced,
+}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -24,48 +41,107 @@ pub struct Swept {
     pub bytes: u64,
 }
 
-/// Removes objects that are older than `grace` and that no snapshot of this fleet needs. Nothing is removed if the store is
-/// another fleet's. `snapshots` says which snapshots there are, by
-/// workspace and manifest. It is called after the objects were listed. If a manifest cannot be read, nothing is removed.
-pub async fn sweep<E, F>(blobs: &Blobs, grace: Duration, snapshots: impl FnOnce() -> F) -> Result<Swept, E>
-where
-    E: From<StoreError>,
-    F: Future<Output = Result<Vec<(String, Digest)>, E>>,
-{
-    blobs.check().await?;
-    let packs = old(blobs, Kind::Pack, grace).await?;
-    let manifests = old(blobs, Kind::Manifest, grace).await?;
-    if packs.is_empty() && manifests.is_empty() {
-        return Ok(Swept::default());
-    }
-    let mut needed = BTreeSet::new();
-    for (workspace, name) in snapshots().await? {
-        needed.extend(blobs.manifest(&workspace, &name).await?.packs().copied());
-        needed.insert(name);
-    }
-    let mut swept = Swept::default();
-    for (kind, (name, found)) in
-        packs.into_iter().map(|pack| (Kind::Pack, pack)).chain(manifests.into_iter().map(|name| (Kind::Manifest, name)))
-    {
-        // It may have been written again since it was listed.
-        let is_garbage = !needed.contains(&name)
-            && blobs.head(kind, &name).await?.is_some_and(|now| age(&now) >= grace && now.size == found.size);
-        if is_garbage {
-            blobs.delete(&found.location).await?;
-            swept.objects += 1;
-            swept.bytes += found.size;
+struct Candidate {
+    kind: Kind,
+    name: Digest,
+    found: ObjectMeta,
+}
+
+/// What the snapshots need whose manifests have been read.
+#[derive(Default)]
+struct Needed {
+    manifests: BTreeSet<(String, Digest)>,
+    objects: BTreeSet<Digest>,
+}
+
+impl Needed {
+    /// Reads the manifests of the snapshots that there are now and that were not read yet.
+    async fn learn<L: Ledger, C: Clock>(
+        &mut self,
+        blobs: &Blobs,
+        records: &SnapshotRecords<'_, L, C>,
+    ) -> Result<(), SweepError> {
+        for (workspace, _, record) in records.all().await? {
+            let key = (workspace, record.manifest);
+            if self.manifests.contains(&key) {
+                continue;
+            }
+            self.objects.extend(blobs.manifest(&key.0, &key.1).await?.packs().copied());
+            self.objects.insert(key.1);
+            self.manifests.insert(key);
         }
+        Ok(())
+    }
+}
+
+/// Removes objects that are older than `grace` and that no snapshot of this fleet needs. Nothing is removed if the store is
+/// another fleet's, or if a manifest cannot be read.
+pub async fn sweep<L: Ledger, C: Clock>(
+    blobs: &Blobs,
+    grace: Duration,
+    records: &SnapshotRecords<'_, L, C>,
+) -> Result<Swept, SweepError> {
+    blobs.check().await?;
+    let now = blobs.ask_time().await?;
+    let mut candidates = old(blobs, Kind::Pack, now, grace).await?;
+    candidates.extend(old(blobs, Kind::Manifest, now, grace).await?);
+    let mut swept = Swept::default();
+    if candidates.is_empty() {
+        return Ok(swept);
+    }
+    let mut needed = Needed::default();
+    needed.learn(blobs, records).await?;
+    candidates.retain(|candidate| !needed.objects.contains(&candidate.name));
+    for batch in candidates.chunks(BATCH) {
+        let me = records.begin_sweep().await?.ok_or(SweepError::Fenced)?;
+        let removed = match needed.learn(blobs, records).await {
+            Ok(()) => remove(blobs, batch, &needed, records, &me, |found| now.age(found) >= grace).await,
+            Err(error) => Err(error),
+        };
+        records.end_sweep(&me).await;
+        let removed = removed?;
+        swept.objects += removed.objects;
+        swept.bytes += removed.bytes;
     }
     Ok(swept)
 }
 
-async fn old(blobs: &Blobs, kind: Kind, grace: Duration) -> Result<Vec<(Digest, ObjectMeta)>, StoreError> {
+/// Removes those of a batch that are still garbage.
+async fn remove<L: Ledger, C: Clock>(
+    blobs: &Blobs,
+    batch: &[Candidate],
+    needed: &Needed,
+    records: &SnapshotRecords<'_, L, C>,
+    me: &Identity,
+    is_old: impl Fn(&ObjectMeta) -> bool,
+) -> Result<Swept, SweepError> {
+    let is_old = &is_old;
+    let removing = stream::iter(batch).map(|Candidate { kind, name, found }| async move {
+        // An upload may have written it again since it was listed.
+        let is_garbage = !needed.objects.contains(name)
+            && blobs.head(*kind, name).await?.is_some_and(|now| is_old(&now) && now.size == found.size);
+        if !is_garbage {
+            return Ok(Swept::default());
+        }
+        if !records.may_sweep(me) {
+            return Err(SweepError::Fenced);
+        }
+        blobs.delete(&found.location).await?;
+        Ok(Swept { objects: 1, bytes: found.size })
+    });
+    let add = |sum: Swept, one: Swept| async move {
+        Ok(Swept { objects: sum.objects + one.objects, bytes: sum.bytes + one.bytes })
+    };
+    removing.buffer_unordered(AT_ONCE).try_fold(Swept::default(), add).await
+}
+
+async fn old(blobs: &Blobs, kind: Kind, now: StoreTime, grace: Duration) -> Result<Vec<Candidate>, StoreError> {
     let directory = kind.directory();
     let listing = async {
         let listed = blobs.objects.list(Some(&directory)).try_filter_map(|found| async move {
             // What has another name is not ours to remove.
             let name = found.location.filename().and_then(Digest::parse);
-            Ok(name.filter(|_| age(&found) >= grace).map(|name| (name, found)))
+            Ok(name.filter(|_| now.age(&found) >= grace).map(|name| Candidate { kind, name, found }))
         });
         listed.try_collect().await
     };

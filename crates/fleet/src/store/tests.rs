@@ -1,5 +1,6 @@
 //! The store with a server that fails, is slow and lies.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,8 +22,14 @@ use object_store::{
 };
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use super::*;
+use crate::clock::BootClock;
+use crate::ledger::{Ledger, ModelLedger};
+use crate::membership::Membership;
+use crate::membership::tests::{member, register};
+use crate::shared::SharedRecords;
 
 /// What is wrong with the packs that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +49,33 @@ struct Faulty {
     fault: Mutex<Fault>,
     puts: AtomicUsize,
     gets: AtomicUsize,
+    /// How far the store's clock is behind that of the nodes.
+    behind: Mutex<Duration>,
+    /// How much longer ago than it says an object was written.
+    aged: Mutex<HashMap<ObjectPath, Duration>>,
+    /// Each deletion takes one of these.
+    deletions: Arc<Semaphore>,
 }
 
 impl Faulty {
     fn new() -> Arc<Self> {
-        let (puts, gets) = Default::default();
-        Arc::new(Self { objects: InMemory::new(), fault: Mutex::new(Fault::Nothing), puts, gets })
+        let (puts, gets, behind, aged) = Default::default();
+        let deletions = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let fault = Mutex::new(Fault::Nothing);
+        let objects = InMemory::new();
+        Arc::new(Self { objects, fault, puts, gets, behind, aged, deletions })
+    }
+
+    /// Makes all objects that there are older.
+    async fn age_all(&self, by: Duration) {
+        let all: Vec<_> = self.objects.list(None).collect().await;
+        self.aged.lock().unwrap().extend(all.into_iter().map(|found| (found.unwrap().location, by)));
+    }
+
+    fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
+        meta.last_modified -= *self.behind.lock().unwrap();
+        meta.last_modified -= self.aged.lock().unwrap().get(&meta.location).copied().unwrap_or_default();
+        meta
     }
 
     fn set(&self, fault: Fault) {
@@ -80,8 +108,10 @@ impl fmt::Display for Faulty {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, at: &ObjectPath, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.wait().await?;
-        self.puts.fetch_add(1, Ordering::SeqCst);
-        self.objects.put_opts(at, payload, options).await
+        self.puts.fetch_add(usize::from(at.as_ref() != "clock"), Ordering::SeqCst);
+        let put = self.objects.put_opts(at, payload, options).await?;
+        self.aged.lock().unwrap().remove(at);
+        Ok(put)
     }
 
     async fn put_multipart_opts(
@@ -96,6 +126,7 @@ impl ObjectStore for Faulty {
         let fault = self.wait().await?;
         let is_head = options.head;
         let mut found = self.objects.get_opts(at, options).await?;
+        found.meta = self.dated(found.meta);
         if is_head || !at.as_ref().starts_with("packs") {
             return Ok(found);
         }
@@ -121,11 +152,21 @@ impl ObjectStore for Faulty {
         &self,
         locations: BoxStream<'static, Result<ObjectPath>>,
     ) -> BoxStream<'static, Result<ObjectPath>> {
-        self.objects.delete_stream(locations)
+        let deletions = self.deletions.clone();
+        let held = locations.then(move |at| {
+            let deletions = deletions.clone();
+            async move {
+                deletions.acquire().await.unwrap().forget();
+                at
+            }
+        });
+        self.objects.delete_stream(held.boxed())
     }
 
     fn list(&self, prefix: Option<&ObjectPath>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.objects.list(prefix)
+        let listed: Vec<_> = futures_util::FutureExt::now_or_never(self.objects.list(prefix).collect()).unwrap();
+        let dated: Vec<_> = listed.into_iter().map(|found: Result<_>| found.map(|meta| self.dated(meta))).collect();
+        futures_util::stream::iter(dated).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&ObjectPath>) -> Result<ListResult> {
@@ -317,27 +358,130 @@ async fn a_store_has_one_fleet() {
     let error = other_fleet.check().await.unwrap_err();
     assert!(matches!(error, StoreError::Foreign(_)) && error.to_string().contains("prefix"), "{error}");
     let stored = world.blobs.upload(&world.file("pages", b"some pages"), &world.packed).await.unwrap();
-    let none = || async { Ok::<_, StoreError>(Vec::new()) };
-    assert!(matches!(sweep(&other_fleet, Duration::ZERO, none).await, Err(StoreError::Foreign(_))));
+    let (ledger, shared) = fleet();
+    let node = joined("a", &ledger).await;
+    let swept = sweep(&other_fleet, Duration::ZERO, &SnapshotRecords { membership: &node, shared: &shared }).await;
+    assert!(matches!(swept, Err(SweepError::Store(StoreError::Foreign(_)))));
     world.fetch(&stored, &NoPeers).await.1.unwrap();
+}
+
+fn fleet() -> (ModelLedger, SharedRecords) {
+    (ModelLedger::default(), SharedRecords::new(b"secret"))
+}
+
+async fn joined<'a>(name: &str, ledger: &'a ModelLedger) -> Membership<&'a ModelLedger, BootClock> {
+    let node = member(name, ledger);
+    register(&node).await;
+    node
+}
+
+fn record(manifest: Digest) -> SnapshotRecord {
+    SnapshotRecord::new("a", manifest, String::new(), String::new())
 }
 
 #[tokio::test]
 async fn a_sweep_removes_only_old_objects_that_no_snapshot_needs() {
+    let (ledger, shared) = fleet();
+    let node = joined("a", &ledger).await;
+    let records = SnapshotRecords { membership: &node, shared: &shared };
     let world = World::new();
     let kept = world.blobs.upload(&world.file("kept", b"kept pages"), &world.packed).await.unwrap();
     let kept = world.blobs.put_manifest(&manifest(vec![kept])).await.unwrap();
     let garbage = world.blobs.upload(&world.file("garbage", b"other pages"), &world.packed).await.unwrap();
     let deleted = world.blobs.put_manifest(&manifest(vec![garbage.clone()])).await.unwrap();
-    let snapshots = || async { Ok::<_, StoreError>(vec![("team".to_owned(), kept)]) };
-    assert_eq!(sweep(&world.blobs, GRACE, snapshots).await.unwrap(), Swept::default(), "all are new");
-    let unknown = || async { Ok::<_, StoreError>(vec![("team".to_owned(), Digest::of(b"lost"))]) };
-    assert!(sweep(&world.blobs, Duration::ZERO, unknown).await.is_err(), "a manifest that is missing");
-    assert_eq!(sweep(&world.blobs, Duration::ZERO, snapshots).await.unwrap().objects, 2);
+    assert!(records.put("team", "1", None, &record(kept)).await.unwrap());
+    assert_eq!(sweep(&world.blobs, GRACE, &records).await.unwrap(), Swept::default(), "all are new");
+    assert!(records.put("team", "2", None, &record(Digest::of(b"lost"))).await.unwrap());
+    assert!(sweep(&world.blobs, Duration::ZERO, &records).await.is_err(), "a manifest that is missing");
+    assert!(records.remove("team", "2", "a").await.unwrap());
+    assert_eq!(sweep(&world.blobs, Duration::ZERO, &records).await.unwrap().objects, 2);
     assert!(world.blobs.manifest("team", &deleted).await.is_err());
     assert!(world.fetch(&garbage, &NoPeers).await.1.is_err());
     let manifest = world.blobs.manifest("team", &kept).await.unwrap();
     world.fetch(&manifest.files[0], &NoPeers).await.1.unwrap();
+}
+
+#[tokio::test]
+async fn an_upload_that_a_sweep_overtakes_looks_for_its_packs_again() {
+    let (ledger, shared) = fleet();
+    let (uploader, sweeper) = (joined("a", &ledger).await, joined("b", &ledger).await);
+    let [on_a, on_b] = [&uploader, &sweeper].map(|membership| SnapshotRecords { membership, shared: &shared });
+    let world = World::new();
+    let file = world.file("pages", b"some pages");
+    world.blobs.upload(&file, &world.packed).await.unwrap();
+    world.store.age_all(GRACE * 2).await;
+
+    // The sweep has seen that the pack is garbage, and its deletion is on its way when the upload writes the pack again.
+    world.store.deletions.forget_permits(Semaphore::MAX_PERMITS);
+    let before = on_a.sweeps_before().await.unwrap();
+    let sweeping = sweep(&world.blobs, GRACE, &on_b);
+    let uploading = async {
+        while ledger_is_quiet(&on_a).await {
+            tokio::task::yield_now().await;
+        }
+        let stored = world.blobs.upload(&file, &world.packed).await.unwrap();
+        world.store.deletions.add_permits(1);
+        stored
+    };
+    let (swept, stored) = tokio::join!(sweeping, uploading);
+    assert_eq!(swept.unwrap().objects, 1);
+    assert!(world.fetch(&stored, &NoPeers).await.1.is_err(), "the pack that was just written is lost");
+    let name = world.blobs.put_manifest(&manifest(vec![stored])).await.unwrap();
+    let overtaken = on_a.put_uploaded("team", "1", None, &record(name), before).await.unwrap();
+    assert_eq!(overtaken, Uploaded::SweptMeanwhile);
+    assert_eq!(on_a.get("team", "1").await.unwrap(), None);
+
+    let before = on_a.sweeps_before().await.unwrap();
+    let stored = world.blobs.upload(&file, &world.packed).await.unwrap();
+    let done = on_a.put_uploaded("team", "1", None, &record(name), before).await.unwrap();
+    assert_eq!(done, Uploaded::Durable);
+    world.fetch(&stored, &NoPeers).await.1.unwrap();
+
+    // Whatever is old, the sweep sees the record.
+    world.store.age_all(GRACE * 2).await;
+    assert_eq!(sweep(&world.blobs, GRACE, &on_b).await.unwrap(), Swept::default());
+    world.fetch(&stored, &NoPeers).await.1.unwrap();
+}
+
+/// Whether no sweep removes anything now.
+async fn ledger_is_quiet(records: &SnapshotRecords<'_, &ModelLedger, BootClock>) -> bool {
+    futures_util::FutureExt::now_or_never(records.sweeps_before()).is_some()
+}
+
+#[tokio::test]
+async fn the_mark_of_a_sweep_whose_node_died_goes_with_its_lease() {
+    let (ledger, shared) = fleet();
+    let (a, b) = (joined("a", &ledger).await, joined("b", &ledger).await);
+    let [on_a, on_b] = [&a, &b].map(|membership| SnapshotRecords { membership, shared: &shared });
+    on_b.begin_sweep().await.unwrap().unwrap();
+    assert_eq!(on_a.begin_sweep().await.unwrap(), None, "one at a time");
+    assert!(!ledger_is_quiet(&on_a).await);
+    ledger.revoke(b.lease().unwrap()).await.unwrap();
+    let before = on_a.sweeps_before().await.unwrap();
+    assert!(on_a.begin_sweep().await.unwrap().is_some());
+    let late = on_a.put_uploaded("team", "1", None, &record(Digest::of(b"manifest")), before).await.unwrap();
+    assert_eq!(late, Uploaded::SweptMeanwhile);
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_is_wrong_sweeps_nothing_that_is_new() {
+    let (ledger, shared) = fleet();
+    let node = joined("a", &ledger).await;
+    let records = SnapshotRecords { membership: &node, shared: &shared };
+    let world = World::new();
+    // The node's clock is two days ahead.
+    *world.store.behind.lock().unwrap() = GRACE * 2;
+    let file = world.file("pages", b"some pages");
+    let stored = world.blobs.upload(&file, &world.packed).await.unwrap();
+    assert_eq!(sweep(&world.blobs, GRACE, &records).await.unwrap(), Swept::default());
+    let puts = world.store.puts.load(Ordering::SeqCst);
+    world.blobs.upload(&file, &world.packed).await.unwrap();
+    assert_eq!(world.store.puts.load(Ordering::SeqCst), puts, "the pack is new");
+    world.store.age_all(GRACE * 2).await;
+    world.blobs.upload(&file, &world.packed).await.unwrap();
+    assert_eq!(world.store.puts.load(Ordering::SeqCst), puts + 1, "the pack was old");
+    assert_eq!(sweep(&world.blobs, GRACE, &records).await.unwrap(), Swept::default());
+    world.fetch(&stored, &NoPeers).await.1.unwrap();
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
 
 use super::blobs::{Blobs, Kind};
 use super::chunks::{chunks_with_data, read_chunk};
+use super::clock::StoreTime;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::manifest::{Chunk, Scope, StoredFile};
@@ -80,29 +80,26 @@ impl Blobs {
         let Some((digest, bytes, pack)) = packed else { return Ok(None) };
         let chunk = Chunk { at, bytes, digest, pack: pack.name };
         let found = self.head(Kind::Pack, &pack.name).await?;
-        if !found.is_some_and(|found| found.size == pack.bytes.len() as u64 && is_fresh(&found)) {
+        let now = self.time().await?;
+        if !found.is_some_and(|found| found.size == pack.bytes.len() as u64 && is_fresh(&found, now)) {
             self.put(Kind::Pack, pack).await?;
         }
         Ok(Some(chunk))
     }
 
-    /// Whether the store has all packs of a file, and no sweep is about to remove one.
+    /// Whether the store has all packs of a file, and none is old.
     async fn has_all(&self, chunks: &[Chunk]) -> Result<bool, StoreError> {
         let packs: Vec<_> = chunks.iter().map(|chunk| chunk.pack).collect();
         let heads = stream::iter(packs).map(|pack| async move { self.head(Kind::Pack, &pack).await });
         let heads = heads.buffer_unordered(AT_ONCE);
-        heads.try_fold(true, |all, found| async move { Ok(all && found.is_some_and(|found| is_fresh(&found))) }).await
+        let now = self.time().await?;
+        let is_here = |found: Option<ObjectMeta>| found.is_some_and(|found| is_fresh(&found, now));
+        heads.try_fold(true, |all, found| async move { Ok(all && is_here(found)) }).await
     }
 }
 
-/// An old pack may be garbage that a sweep removes while a new snapshot refers to it. It is written again, which makes it
-/// new.
-fn is_fresh(found: &ObjectMeta) -> bool {
-    age(found) < GRACE / 2
-}
-
-pub(super) fn age(found: &ObjectMeta) -> Duration {
-    let written = u64::try_from(found.last_modified.timestamp_millis()).unwrap_or_default();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_millis(written))
+/// An old pack may be garbage that the next sweep removes. It is written again, so that the upload does not have to look for
+/// it again after the sweep.
+fn is_fresh(found: &ObjectMeta, now: StoreTime) -> bool {
+    now.age(found) < GRACE / 2
 }

@@ -9,9 +9,12 @@ use etcd_server::EtcdServer;
 use futures_util::future::BoxFuture;
 use s3_server::S3Server;
 use sandling_fleet::store::{
-    Blobs, Chunk, FetchFile, GRACE, PackedFiles, PeerChunks, Scope, StoreError, StoreLocation, UploadFile, sweep,
+    Blobs, Chunk, FetchFile, GRACE, PackedFiles, PeerChunks, Scope, SnapshotRecords, StoreError, StoreLocation,
+    UploadFile, sweep,
 };
-use sandling_fleet::{Ledger, ModelLedger, SqliteLedger};
+use sandling_fleet::{
+    BootClock, LeaseSettings, Ledger, Membership, ModelLedger, NodeRecord, SharedRecords, SqliteLedger,
+};
 
 async fn check_all(ledger: &impl Ledger) -> anyhow::Result<()> {
     properties::one_claim_wins(ledger).await?;
@@ -104,9 +107,29 @@ async fn a_bucket_is_a_store() -> anyhow::Result<()> {
     blobs.fetch(&[FetchFile { file: &stored, to: to.clone() }], &NoPeers).await?;
     ensure!(std::fs::read(&to)? == bytes, "the file is as it was");
 
-    let none = || async { Ok::<_, StoreError>(Vec::new()) };
-    ensure!(sweep(&blobs, GRACE, none).await?.objects == 0, "all objects are new");
-    ensure!(sweep(&blobs, std::time::Duration::ZERO, none).await?.objects == 3, "no snapshot needs them");
+    let about = NodeRecord {
+        fingerprint: "a".to_owned(),
+        hardware: String::new(),
+        address: String::new(),
+        version: String::new(),
+        draining: false,
+        unknown: Default::default(),
+    };
+    let node = Membership::new("a", about, ModelLedger::default(), BootClock, LeaseSettings::default());
+    let shared = SharedRecords::new(b"secret");
+    let records = SnapshotRecords { membership: &node, shared: &shared };
+    let sweeps = async {
+        while node.writer().is_none() {
+            tokio::task::yield_now().await;
+        }
+        ensure!(sweep(&blobs, GRACE, &records).await?.objects == 0, "all objects are new");
+        ensure!(sweep(&blobs, std::time::Duration::ZERO, &records).await?.objects == 3, "no snapshot needs them");
+        Ok(())
+    };
+    tokio::select! {
+        swept = sweeps => swept?,
+        () = node.keep() => unreachable!("a node is kept for ever"),
+    }
     drop(server);
     ensure!(blobs.check().await.is_err(), "the server has gone");
     Ok(())
