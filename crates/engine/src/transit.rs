@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{Format, SandboxId, SandboxInfo, SnapshotId};
+use crate::network::ArrivingSecret;
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub(crate) struct Arrival {
     pub(crate) wakes: bool,
     /// The node that it comes from.
     pub(crate) from: String,
+    /// Those of its secrets that this home lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) secrets: Vec<ArrivingSecret>,
 }
 
 impl Transit {
@@ -147,7 +151,13 @@ mod tests {
         let (one, other) = (SandboxId::fresh_on(None), SandboxId::fresh_on(None));
         let transits = open();
         transits.begin(Transit::new(&one, None)).unwrap();
-        let arrival = Arrival { row: Value::Null, token: "t".to_owned(), wakes: false, from: "a".to_owned() };
+        let arrival = Arrival {
+            row: Value::Null,
+            token: "t".to_owned(),
+            wakes: false,
+            from: "a".to_owned(),
+            secrets: Vec::new(),
+        };
         transits.begin(Transit::new(&other, Some(arrival))).unwrap();
         let twice = transits.begin(Transit::new(&other, None)).unwrap_err();
         assert_eq!(twice.kind(), io::ErrorKind::AlreadyExists, "one move at a time");

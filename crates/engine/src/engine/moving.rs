@@ -312,14 +312,15 @@ impl Engine {
         let Some(mut info) = plan.row()? else {
             return Ok(Arrived { sandbox: None, snapshot: plan.cargo.listed().cloned(), token, from, more });
         };
-        if let Some(network) = &network {
-            self.parts.networks.unpack(&mut info, network)?;
-        }
+        let secrets = match &network {
+            Some(network) => self.parts.networks.unpack(&mut info, network)?,
+            None => Vec::new(),
+        };
         if let Some(saved) = info.standing.restored.as_ref().or(info.standing.disk.last()) {
             info.standing.base = self.parts.snapshots.base_here(saved)?;
         }
         let row = serde_json::to_value(&info).map_err(StoreError::from)?;
-        let arrival = Arrival { row, token: token.clone(), wakes, from: from.clone() };
+        let arrival = Arrival { row, token: token.clone(), wakes, from: from.clone(), secrets };
         // An earlier attempt may have arrived meanwhile.
         let taken = || MoveError::Taken(info.id.to_string());
         if self.get(&info.id).is_some() {
@@ -342,7 +343,8 @@ impl Engine {
         let Some(arrival) = transits.get(id).and_then(|transit| transit.arrival) else {
             return Ok((self.get(id), false));
         };
-        let info = arrival.row().map_err(StoreError::from)?;
+        let mut info = arrival.row().map_err(StoreError::from)?;
+        self.parts.networks.store_arrived(&mut info, &arrival.secrets)?;
         self.parts.store.adopt_sandbox(self.owner.id(), &info)?;
         let workspace = info.workspace.clone();
         let sandbox = self.looked_after(id).or_else(|| self.host.start(Phase::Hibernated, info));

@@ -2,7 +2,10 @@
 //! encrypts it with its own key.
 
 use std::collections::BTreeMap;
+use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use sandling_network::policy::{Entry, Policy};
 use sandling_network::{HeaderRules, Placement};
@@ -32,6 +35,18 @@ struct CarriedSecret {
     placements: Vec<Placement>,
     created_at: Timestamp,
     value: String,
+}
+
+/// A secret that has come with a sandbox, encrypted for this home. It is stored when the sandbox is this home's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArrivingSecret {
+    id: SecretId,
+    name: String,
+    hosts: Vec<Entry>,
+    placements: Vec<Placement>,
+    created_at: Timestamp,
+    /// In base64.
+    sealed: String,
 }
 
 /// What a sandbox may reach where it is. It must not reach anything else where it goes.
@@ -79,8 +94,13 @@ impl Networks {
     }
 
     /// Stores what [`pack`](Self::pack) took out of a row. A secret of the same name in the workspace here takes the place of
-    /// the one that the sandbox had.
-    pub(crate) fn unpack(&self, info: &mut SandboxInfo, carried: &CarriedNetwork) -> Result<(), NetworkError> {
+    /// the one that the sandbox had. Returns the secrets that this home lacks: it must not keep them if the sandbox goes on
+    /// elsewhere after all.
+    pub(crate) fn unpack(
+        &self,
+        info: &mut SandboxInfo,
+        carried: &CarriedNetwork,
+    ) -> Result<Vec<ArrivingSecret>, NetworkError> {
         info.variables = self.seal_variables(&info.id, &carried.variables)?;
         info.network.header_rules = self.seal_header_rules(&info.workspace, &carried.header_rules)?;
         if let Some(authority) = &carried.authority {
@@ -88,30 +108,57 @@ impl Networks {
         }
         self.shared.store.save_gateway_state(info.id.as_str(), &carried.state)?;
         let rows = self.shared.store.secrets(&info.workspace)?;
+        let mut arriving = Vec::new();
         for attached in &mut info.network.secrets {
             let valid = carried.secrets.iter().find(|secret| secret.name == attached.name && secret.id == attached.id);
             attached.id = match (valid, rows.iter().find(|row| row.name == attached.name)) {
                 (Some(_), Some(row)) => row.id.clone(),
-                (Some(secret), None) => self.store_secret(&info.workspace, secret)?,
+                (Some(secret), None) => {
+                    arriving.push(self.seal_arriving(&info.workspace, secret)?);
+                    secret.id.clone()
+                }
                 // One that was removed stays so, whatever is stored by its name here.
                 (None, _) => SecretId::fresh(),
             };
         }
-        Ok(())
+        Ok(arriving)
     }
 
-    fn store_secret(&self, workspace: &str, secret: &CarriedSecret) -> Result<SecretId, NetworkError> {
+    fn seal_arriving(&self, workspace: &str, secret: &CarriedSecret) -> Result<ArrivingSecret, NetworkError> {
         let sealed = self.shared.seal_secret(workspace, &secret.name, secret.value.as_bytes())?;
-        let row = SecretRow {
-            id: secret.id.clone(),
-            name: secret.name.clone(),
-            hosts: secret.hosts.clone(),
-            placements: secret.placements.clone(),
-            created_at: secret.created_at,
-            sealed,
-        };
-        self.shared.store.put_secret(workspace, &row)?;
-        Ok(row.id)
+        let CarriedSecret { id, name, hosts, placements, created_at, .. } = secret;
+        Ok(ArrivingSecret {
+            id: id.clone(),
+            name: name.clone(),
+            hosts: hosts.clone(),
+            placements: placements.clone(),
+            created_at: *created_at,
+            sealed: STANDARD.encode(sealed),
+        })
+    }
+
+    /// Stores the secrets of a sandbox that is this home's now. One that somebody has stored by the same name meanwhile takes
+    /// the place of the sandbox's. This can be repeated.
+    pub(crate) fn store_arrived(&self, info: &mut SandboxInfo, secrets: &[ArrivingSecret]) -> Result<(), NetworkError> {
+        let rows = self.shared.store.secrets(&info.workspace)?;
+        for ArrivingSecret { id, name, hosts, placements, created_at, sealed } in secrets {
+            if let Some(row) = rows.iter().find(|row| row.name == *name) {
+                let attached = info.network.secrets.iter_mut();
+                let attached = attached.filter(|attached| attached.id == *id && attached.name == *name);
+                attached.for_each(|attached| attached.id = row.id.clone());
+                continue;
+            }
+            let row = SecretRow {
+                id: id.clone(),
+                name: name.clone(),
+                hosts: hosts.clone(),
+                placements: placements.clone(),
+                created_at: *created_at,
+                sealed: STANDARD.decode(sealed).map_err(|error| NetworkError::Key(io::Error::other(error)))?,
+            };
+            self.shared.store.put_secret(&info.workspace, &row)?;
+        }
+        Ok(())
     }
 }
 
@@ -169,10 +216,23 @@ mod tests {
         set(&there, "KNOWN", "there");
         set(&there, "REMOVED", "there");
 
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let stored = |networks: &Networks| {
+            let rows = networks.shared.store.secrets(DEFAULT_WORKSPACE).unwrap().into_iter();
+            let value = |row: &SecretRow| networks.shared.secret_value(DEFAULT_WORKSPACE, row).unwrap();
+            rows.map(|row| (row.name.clone(), value(&row))).collect::<Vec<_>>()
+        };
         let packed = here.pack(&mut info).unwrap();
         assert!(info.variables.is_none());
         let text = serde_json::to_string(&packed).unwrap();
-        there.unpack(&mut info, &serde_json::from_str(&text).unwrap()).unwrap();
+        let arriving = there.unpack(&mut info, &serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(stored(&there), [pair("KNOWN", "there"), pair("REMOVED", "there")], "it may go on elsewhere");
+        let text = serde_json::to_string(&arriving).unwrap();
+        assert!(!text.contains("here"), "values are encrypted: {text}");
+        let arriving: Vec<ArrivingSecret> = serde_json::from_str(&text).unwrap();
+        let mut too_late = info.clone();
+        there.store_arrived(&mut info, &arriving).unwrap();
+        there.store_arrived(&mut info, &arriving).unwrap();
         assert_eq!(there.stored_variables(&info).unwrap(), variables);
         let usable = |networks: &Networks, info: &SandboxInfo| {
             let rows = networks.shared.store.secrets(DEFAULT_WORKSPACE).unwrap();
@@ -181,12 +241,19 @@ mod tests {
             let value = |row: &SecretRow| networks.shared.secret_value(DEFAULT_WORKSPACE, row).unwrap();
             found.map(|row| (row.name.clone(), value(row))).collect::<Vec<_>>()
         };
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(usable(&there, &info), [pair("KEPT", "here"), pair("KNOWN", "there")]);
+        // Somebody has stored one by its name in the meantime.
+        there.remove_secret(DEFAULT_WORKSPACE, "KEPT").unwrap();
+        set(&there, "KEPT", "meanwhile");
+        there.store_arrived(&mut too_late, &arriving).unwrap();
+        assert_eq!(usable(&there, &too_late), [pair("KEPT", "meanwhile"), pair("KNOWN", "there")]);
+        there.remove_secret(DEFAULT_WORKSPACE, "KEPT").unwrap();
+        there.store_arrived(&mut info, &arriving).unwrap();
 
         let packed = there.pack(&mut info).unwrap();
         set(&elsewhere, "REMOVED", "elsewhere");
-        elsewhere.unpack(&mut info, &packed).unwrap();
+        let arriving = elsewhere.unpack(&mut info, &packed).unwrap();
+        elsewhere.store_arrived(&mut info, &arriving).unwrap();
         assert_eq!(usable(&elsewhere, &info), [pair("KEPT", "here"), pair("KNOWN", "there")]);
     }
 }

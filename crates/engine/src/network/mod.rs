@@ -33,7 +33,7 @@ pub use sandling_network::{BadLimit, LimitRequest};
 pub use sandling_wire::{CountsView, PolicyFrom};
 
 pub use crate::model::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretId};
-pub(crate) use carry::{CarriedNetwork, Reach};
+pub(crate) use carry::{ArrivingSecret, CarriedNetwork, Reach};
 pub use change::{Before, GroupChange, GuestNotTold, NetworkChange, NetworkChangeError};
 pub use config::NetworkConfig;
 pub use defaults::NetworkDefaultChange;
