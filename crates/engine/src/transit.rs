@@ -15,6 +15,9 @@ use serde_json::Value;
 use crate::model::{Format, SandboxId, SandboxInfo, SnapshotId};
 use crate::network::ArrivingSecret;
 
+/// The extension of a file that is being written.
+const UNFINISHED: &str = "new";
+
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Transit {
@@ -80,16 +83,36 @@ impl Transits {
         if known.contains_key(&transit.sandbox) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        private_directory(&self.dir)?;
         let path = self.path(&transit.sandbox);
-        let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&serde_json::to_vec(&transit)?)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
-        sync(&self.dir)?;
+        let beside = path.with_extension(UNFINISHED);
+        if let Err(error) = self.write(&transit, &beside, &path) {
+            // The sandbox goes on here, and the next start must not believe that it moves.
+            for left in [&beside, &path] {
+                let _ = fs::remove_file(left);
+            }
+            return Err(error);
+        }
         known.insert(transit.sandbox.clone(), transit);
         Ok(())
+    }
+
+    fn write(&self, transit: &Transit, beside: &Path, path: &Path) -> io::Result<()> {
+        private_directory(&self.dir)?;
+        let mut file = File::create(beside)?;
+        file.write_all(&serde_json::to_vec(transit)?)?;
+        file.sync_all()?;
+        fs::rename(beside, path)?;
+        sync(&self.dir)
+    }
+
+    /// Removes what a process has left that died while it wrote. Only a server does so, because it is the only one that moves
+    /// sandboxes.
+    pub(crate) fn remove_unfinished(&self) {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|kind| kind == UNFINISHED) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     pub(crate) fn end(&self, sandbox: &SandboxId) -> io::Result<()> {
@@ -167,10 +190,30 @@ mod tests {
         assert_eq!(again.needs(), None, "nothing is swept while a row cannot be read");
         again.end(&other).unwrap();
         again.end(&other).unwrap();
+        let half = dir.path().join(format!("moves/{other}.new"));
+        fs::write(&half, "{").unwrap();
+        again.remove_unfinished();
+        assert!(!half.exists());
         assert_eq!(open().all().len(), 1);
         assert_eq!(open().needs(), Some(BTreeSet::new()));
         fs::write(dir.path().join("moves/x.json"), "{}").unwrap();
         assert!(Transits::open(dir.path().join("moves")).is_err());
+    }
+
+    #[test]
+    fn a_move_that_could_not_begin_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Transits::open(dir.path().join("moves")).unwrap();
+        let transits = open();
+        let one = SandboxId::fresh_on(None);
+        // A file cannot take the place of a directory.
+        fs::create_dir_all(dir.path().join(format!("moves/{one}.json"))).unwrap();
+        assert!(transits.begin(Transit::new(&one, None)).is_err());
+        assert_eq!(transits.all(), []);
+        fs::remove_dir(dir.path().join(format!("moves/{one}.json"))).unwrap();
+        assert_eq!(fs::read_dir(dir.path().join("moves")).unwrap().count(), 0);
+        transits.begin(Transit::new(&one, None)).unwrap();
+        assert!(open().is_leaving(&one));
     }
 
     #[test]

@@ -151,6 +151,10 @@ impl Engine {
     /// Takes a hibernated sandbox out of use, until [`stay`](Self::stay) or [`leave_behind`](Self::leave_behind). It is still
     /// listed.
     pub async fn depart(&self, id: &SandboxId) -> Result<(), MoveError> {
+        if self.parts.snapshots.transits.get(id).is_none() {
+            // An earlier attempt may have failed so badly that the sandbox has no task since then.
+            self.resume_task(id)?;
+        }
         let sandbox = self.get(id).ok_or(MoveError::Unknown)?;
         if let Some(tied) = tied(&sandbox.info()) {
             return Err(MoveError::Tied(tied));
@@ -209,10 +213,12 @@ impl Engine {
     }
 
     fn resume_task(&self, id: &SandboxId) -> Result<(), StoreError> {
-        if self.looked_after(id).is_some() {
+        // An engine that closes starts no task, because such a task would end the sandbox. The next engine does.
+        if self.looked_after(id).is_some() || self.is_closing() {
             return Ok(());
         }
-        if let Some(info) = self.parts.store.living_sandbox(id.as_str())? {
+        let row = self.parts.store.living_sandbox(id.as_str())?;
+        if let Some(info) = row.filter(|info| info.state == State::Hibernated) {
             self.parts.store.give_sandbox(id.as_str(), self.owner.id())?;
             self.host.start(Phase::Hibernated, info);
         }

@@ -21,6 +21,9 @@ const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Recovers everything that belongs to dead engines, all at once. What belongs to living engines is left alone.
 pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
+    if engine.config.takeover {
+        engine.parts.snapshots.transits.remove_unfinished();
+    }
     let engines = engine.config.home.engines();
     let LivingSandboxes { readable: mut rows, unreadable } = engine.parts.store.living_sandboxes()?;
     // The sandboxes of a server are for the next server.
@@ -32,8 +35,7 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
     }
     rows.retain(|row| has_readable_record(engine, &row.info));
     // Whose they are is not known yet.
-    let departed: Vec<_> =
-        rows.extract_if(.., |row| engine.parts.snapshots.transits.get(&row.info.id).is_some()).collect();
+    let departed: Vec<_> = rows.extract_if(.., |row| is_on_its_way(engine, &row.info)).collect();
     for row in departed {
         engine.host.park(row.info);
     }
@@ -49,6 +51,22 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
         work.join_all().await;
     }
     Ok(())
+}
+
+/// Whether a move of a sandbox has begun and not ended. Only a hibernated sandbox departs: if another one has the file of a
+/// move, the move never began, and neither the file nor the sandbox's task could be restored then.
+fn is_on_its_way(engine: &Engine, info: &SandboxInfo) -> bool {
+    let transits = &engine.parts.snapshots.transits;
+    if transits.get(&info.id).is_none() {
+        return false;
+    }
+    if info.state == State::Hibernated || !transits.is_leaving(&info.id) {
+        return true;
+    }
+    if let Err(error) = transits.end(&info.id) {
+        tracing::warn!(sandbox = %info.id, %error, "the file of a move that never began cannot be removed");
+    }
+    false
 }
 
 /// Whether the record of a sandbox's machine can be read, if there is one. Otherwise the sandbox is set aside.

@@ -14,6 +14,7 @@ mod identity;
 mod killed;
 mod lifecycle;
 mod many_forks;
+mod moves;
 #[path = "../../../network/tests/suite/namespace.rs"]
 mod namespace;
 mod network;
