@@ -57,7 +57,10 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     let (mut listeners, address) = listen(&home, &options.listening)?;
     let node = match fleet {
         Some(settings) => Some(become_node(settings, &home, &engine, &app, &mut listeners).await?),
-        None => None,
+        None => {
+            engine.end_moves_without_fleet();
+            None
+        }
     };
     println!("the token is in {}", local_token_path(&home).display());
     let announced =

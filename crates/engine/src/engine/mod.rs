@@ -6,6 +6,7 @@ mod disk_guard;
 mod evict;
 mod fork;
 mod instance;
+mod left_fleet;
 mod moving;
 mod open;
 mod recover;

@@ -36,6 +36,26 @@ fn file(home: &TempDir, id: &SandboxId) -> PathBuf {
 }
 
 #[tokio::test]
+async fn a_home_that_has_left_its_fleet_keeps_the_sandboxes_whose_move_was_cut_off() {
+    let home = TempDir::new().unwrap();
+    let engine = open(&home).await;
+    let leaving = sandbox(&engine).await;
+    let id = leaving.id().clone();
+    leaving.hibernate().await.unwrap();
+    engine.depart(&id).await.unwrap();
+    engine.detach().await;
+    drop((engine, leaving));
+
+    let engine = open(&home).await;
+    assert_eq!(engine.departed(), std::slice::from_ref(&id));
+    assert!(find(&engine, &id).wake().await.is_err(), "nobody knows whose it is");
+    engine.end_moves_without_fleet();
+    assert!(engine.departed().is_empty() && !file(&home, &id).exists());
+    has_state(&find(&engine, &id)).await;
+    engine.close().await;
+}
+
+#[tokio::test]
 async fn a_sandbox_whose_move_could_not_begin_goes_on_and_does_so_after_a_restart() {
     let home = TempDir::new().unwrap();
     let engine = open(&home).await;
