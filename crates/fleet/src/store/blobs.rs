@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::chunks::CHUNK;
@@ -102,21 +102,30 @@ impl Blobs {
         let path = Path::from(FLEET);
         let checking = async {
             match self.objects.get(&path).await {
-                Ok(found) => Ok(Some(found.bytes().await?)),
                 Err(object_store::Error::NotFound { .. }) => {
                     let text = serde_json::to_vec_pretty(&own).expect("an owner has only text");
-                    self.objects.put(&path, text.into()).await.map(|_| None)
+                    self.create(&path, text.into()).await?;
+                    // Also after a success: a server that does not know the condition lets the last writer win.
+                    self.objects.get(&path).await?.bytes().await
                 }
-                Err(error) => Err(error),
+                found => found?.bytes().await,
             }
         };
         let found = self.within(CHECK_WITHIN, "the name of its fleet", checking).await?;
-        let Some(found) = found else { return Ok(()) };
         let owner: Owner = serde_json::from_slice(&found).map_err(|_| StoreError::Foreign(self.shown.clone()))?;
         match owner {
             Owner { format, .. } if format > FORMAT => Err(StoreError::Newer(self.shown.clone())),
             Owner { fleet, .. } if fleet != own.fleet => Err(StoreError::Foreign(self.shown.clone())),
             _ => Ok(()),
+        }
+    }
+
+    /// Writes an object unless there is one. If the store cannot make sure of that, it is written nevertheless.
+    async fn create(&self, path: &Path, payload: PutPayload) -> object_store::Result<()> {
+        match self.objects.put_opts(path, payload.clone(), PutMode::Create.into()).await {
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) if is_unsupported(&error) => self.objects.put(path, payload).await.map(drop),
+            put => put.map(drop),
         }
     }
 
@@ -210,4 +219,22 @@ impl Blobs {
             Err(_) => Err(StoreError::TimedOut { store, what }),
         }
     }
+}
+
+/// Whether a store refuses to write an object only if there is none: an S3 server that does not implement the condition, or a
+/// file system without hard links.
+fn is_unsupported(error: &object_store::Error) -> bool {
+    use std::io::ErrorKind;
+
+    use object_store::Error::{NotImplemented, NotSupported};
+
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.any(|cause| match cause.downcast_ref::<std::io::Error>() {
+        Some(cause) => matches!(cause.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied),
+        None => {
+            let refused = cause.downcast_ref::<object_store::Error>();
+            matches!(refused, Some(NotImplemented { .. } | NotSupported { .. }))
+                || cause.to_string().contains("501 Not Implemented")
+        }
+    })
 }

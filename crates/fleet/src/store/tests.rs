@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::{
     CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 
 use super::*;
 use crate::clock::BootClock;
@@ -53,17 +53,21 @@ struct Faulty {
     behind: Mutex<Duration>,
     /// How much longer ago than it says an object was written.
     aged: Mutex<HashMap<ObjectPath, Duration>>,
+    /// Two that look for the same object at once both learn that there is none.
+    meet: Mutex<Option<Arc<Barrier>>>,
+    /// Whether it knows how to write an object only if there is none.
+    creates: AtomicBool,
     /// Each deletion takes one of these.
     deletions: Arc<Semaphore>,
 }
 
 impl Faulty {
     fn new() -> Arc<Self> {
-        let (puts, gets, behind, aged) = Default::default();
+        let (puts, gets, behind, aged, meet) = Default::default();
         let deletions = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         let fault = Mutex::new(Fault::Nothing);
-        let objects = InMemory::new();
-        Arc::new(Self { objects, fault, puts, gets, behind, aged, deletions })
+        let (objects, creates) = (InMemory::new(), AtomicBool::new(true));
+        Arc::new(Self { objects, fault, puts, gets, behind, aged, meet, creates, deletions })
     }
 
     /// Makes all objects that there are older.
@@ -109,6 +113,10 @@ impl ObjectStore for Faulty {
     async fn put_opts(&self, at: &ObjectPath, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.wait().await?;
         self.puts.fetch_add(usize::from(at.as_ref() != "clock"), Ordering::SeqCst);
+        if options.mode == PutMode::Create && !self.creates.load(Ordering::SeqCst) {
+            let (operation, implementer) = ("create".to_owned(), "faulty".to_owned());
+            return Err(object_store::Error::NotImplemented { operation, implementer });
+        }
         let put = self.objects.put_opts(at, payload, options).await?;
         self.aged.lock().unwrap().remove(at);
         Ok(put)
@@ -125,7 +133,12 @@ impl ObjectStore for Faulty {
     async fn get_opts(&self, at: &ObjectPath, options: GetOptions) -> Result<GetResult> {
         let fault = self.wait().await?;
         let is_head = options.head;
-        let mut found = self.objects.get_opts(at, options).await?;
+        let found = self.objects.get_opts(at, options).await;
+        let meet = self.meet.lock().unwrap().clone();
+        if let (Err(_), Some(meet)) = (&found, meet) {
+            meet.wait().await;
+        }
+        let mut found = found?;
         found.meta = self.dated(found.meta);
         if is_head || !at.as_ref().starts_with("packs") {
             return Ok(found);
@@ -363,6 +376,27 @@ async fn a_store_has_one_fleet() {
     let swept = sweep(&other_fleet, Duration::ZERO, &SnapshotRecords { membership: &node, shared: &shared }).await;
     assert!(matches!(swept, Err(SweepError::Store(StoreError::Foreign(_)))));
     world.fetch(&stored, &NoPeers).await.1.unwrap();
+}
+
+#[tokio::test]
+async fn two_fleets_that_start_at_once_do_not_both_get_a_store() {
+    let store = Faulty::new();
+    *store.meet.lock().unwrap() = Some(Arc::new(Barrier::new(2)));
+    let [one, other] = [b"one", b"two"].map(|secret| Blobs::new(store.clone(), "s3://test", secret));
+    let (first, second) = tokio::join!(one.check(), other.check());
+    *store.meet.lock().unwrap() = None;
+    let (owner, refused) = if first.is_ok() { (&one, second) } else { (&other, first) };
+    assert!(matches!(refused, Err(StoreError::Foreign(_))), "{refused:?}");
+    owner.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_create_only_what_is_absent_is_a_store_nevertheless() {
+    let store = Faulty::new();
+    store.creates.store(false, Ordering::SeqCst);
+    let [one, other] = [b"one", b"two"].map(|secret| Blobs::new(store.clone(), "s3://test", secret));
+    one.check().await.unwrap();
+    assert!(matches!(other.check().await, Err(StoreError::Foreign(_))));
 }
 
 fn fleet() -> (ModelLedger, SharedRecords) {
