@@ -25,8 +25,12 @@ const LARGEST_MANIFEST: usize = 64 << 20;
 const FLEET: &str = "fleet";
 const FORMAT: u32 = 1;
 const FLEET_CONTEXT: &str = "sandling fleet store owner 1";
-/// One object, with what the client repeats by itself.
+/// A short question, with what the client repeats by itself. Also the longest pause of an object that is read.
 const OBJECT_WITHIN: Duration = Duration::from_secs(120);
+/// An object that is read, or written to a bucket, however slow the line is.
+const SLOW_OBJECT_WITHIN: Duration = Duration::from_secs(3600);
+/// A body goes out in parts of this size, so that the connector sees that it makes progress.
+const PART: usize = 64 << 10;
 pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(10);
 
 /// What kind of object, which is where it lies.
@@ -75,16 +79,20 @@ pub struct Blobs {
     shown: String,
     secret: Vec<u8>,
     pub(super) known_time: KnownTime,
+    put_within: Duration,
 }
 
 impl Blobs {
     /// `secret` is what only the fleet's nodes know.
     pub fn open(location: &StoreLocation, secret: &[u8]) -> Result<Self, StoreError> {
-        Ok(Self::new(location.open()?, &location.url, secret))
+        // The connector gives up a request to a bucket that makes no progress. Nothing does that for a directory.
+        let put_within = if location.is_bucket() { SLOW_OBJECT_WITHIN } else { OBJECT_WITHIN };
+        Ok(Self { put_within, ..Self::new(location.open()?, &location.url, secret) })
     }
 
     pub fn new(objects: Arc<dyn ObjectStore>, shown: &str, secret: &[u8]) -> Self {
-        Self { objects, shown: shown.to_owned(), secret: secret.to_owned(), known_time: KnownTime::default() }
+        let (shown, secret) = (shown.to_owned(), secret.to_owned());
+        Self { objects, shown, secret, known_time: KnownTime::default(), put_within: OBJECT_WITHIN }
     }
 
     pub fn shown(&self) -> &str {
@@ -131,8 +139,10 @@ impl Blobs {
 
     pub(super) async fn put(&self, kind: Kind, pack: Pack) -> Result<(), StoreError> {
         let path = kind.path(&pack.name);
-        let put = async { self.objects.put(&path, Bytes::from(pack.bytes).into()).await.map(drop) };
-        self.within(OBJECT_WITHIN, &kind.what(&pack.name), put).await
+        let bytes = Bytes::from(pack.bytes);
+        let parts = (0..bytes.len()).step_by(PART).map(|at| bytes.slice(at..bytes.len().min(at + PART)));
+        let put = async { self.objects.put(&path, parts.collect()).await.map(drop) };
+        self.within(self.put_within, &kind.what(&pack.name), put).await
     }
 
     /// What the store says about an object, if it has the object.
@@ -152,22 +162,25 @@ impl Blobs {
         let what = kind.what(name);
         let damaged = |why| StoreError::Damaged { store: self.shown.clone(), what: what.clone(), why };
         let path = kind.path(name);
+        let too_large = || damaged("it is larger than it can be");
         let get = async {
-            let found = self.objects.get_opts(&path, GetOptions::default()).await?;
+            let begin = self.objects.get_opts(&path, GetOptions::default());
+            let found = self.within(OBJECT_WITHIN, &what, begin).await?;
             if found.meta.size > kind.largest() as u64 {
-                return Ok(Err(damaged("it is larger than it can be")));
+                return Err(too_large());
             }
             let mut stream = found.into_stream();
             let mut bytes = Vec::new();
-            while let Some(part) = stream.try_next().await? {
+            while let Some(part) = self.within(OBJECT_WITHIN, &what, stream.try_next()).await? {
                 if bytes.len() + part.len() > kind.largest() {
-                    return Ok(Err(damaged("it is larger than it can be")));
+                    return Err(too_large());
                 }
                 bytes.extend_from_slice(&part);
             }
-            Ok::<_, object_store::Error>(Ok(bytes))
+            Ok(bytes)
         };
-        let bytes = self.within(OBJECT_WITHIN, &what, get).await??;
+        let late = || StoreError::TimedOut { store: self.shown.clone(), what: what.clone() };
+        let bytes = tokio::time::timeout(SLOW_OBJECT_WITHIN, get).await.map_err(|_| late())??;
         if Digest::of(&bytes) != *name {
             return Err(damaged("its bytes are not those that its name says"));
         }

@@ -59,6 +59,10 @@ impl StoreLocation {
         if self.url.starts_with('/') { Ok(Place::Directory(&self.url)) } else { Err(wrong()) }
     }
 
+    pub(super) fn is_bucket(&self) -> bool {
+        matches!(self.place(), Ok(Place::Bucket { .. }))
+    }
+
     /// The store's client, with the credentials in this process's environment. It does not connect yet.
     pub fn open(&self) -> Result<Arc<dyn ObjectStore>, StoreError> {
         let texts =

@@ -42,6 +42,8 @@ enum Fault {
     Swells,
     /// Answers with another pack.
     Swaps,
+    /// Sends one byte in each of so many seconds.
+    Trickles(u64),
 }
 
 struct Faulty {
@@ -155,8 +157,17 @@ impl ObjectStore for Faulty {
             Fault::Swaps => bytes = b"another pack".to_vec(),
             _ => {}
         }
-        let parts = vec![Ok(Bytes::from(bytes))];
-        let payload = GetResultPayload::Stream(futures_util::stream::iter(parts).boxed());
+        let parts = match fault {
+            Fault::Trickles(_) => bytes.chunks(1).map(Bytes::copy_from_slice).collect(),
+            _ => vec![Bytes::from(bytes)],
+        };
+        let slowly = futures_util::stream::iter(parts).then(move |part| async move {
+            if let Fault::Trickles(seconds) = fault {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
+            Ok(part)
+        });
+        let payload = GetResultPayload::Stream(slowly.boxed());
         found = GetResult { payload, meta, range, attributes, extensions: Default::default() };
         Ok(found)
     }
@@ -326,6 +337,18 @@ async fn a_store_that_never_answers_is_given_up() {
     world.store.set(Fault::NeverAnswers);
     assert!(matches!(world.fetch(&stored, &NoPeers).await.1, Err(StoreError::TimedOut { .. })));
     assert!(matches!(world.blobs.check().await, Err(StoreError::TimedOut { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pack_may_come_slowly_as_long_as_it_comes() {
+    let world = World::new();
+    let stored = world.blobs.upload(&world.file("pages", b"some pages"), &world.packed).await.unwrap();
+    world.store.set(Fault::Trickles(10));
+    world.fetch(&stored, &NoPeers).await.1.unwrap();
+    for too_slow in [100, 130] {
+        world.store.set(Fault::Trickles(too_slow));
+        assert!(matches!(world.fetch(&stored, &NoPeers).await.1, Err(StoreError::TimedOut { .. })), "{too_slow}");
+    }
 }
 
 #[tokio::test]
