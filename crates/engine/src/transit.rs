@@ -64,16 +64,8 @@ pub(crate) struct Transits {
 impl Transits {
     /// A file that cannot be read stops the start: without it, a sandbox could run twice.
     pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
-        let mut known = BTreeMap::new();
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.extension().is_some_and(|kind| kind == "json") {
-                let transit: Transit = serde_json::from_slice(&fs::read(&path)?)
-                    .map_err(|error| io::Error::other(format!("{} cannot be read: {error}", path.display())))?;
-                known.insert(transit.sandbox.clone(), transit);
-            }
-        }
-        Ok(Self { dir, known: Mutex::new(known) })
+        let known = Mutex::new(read_all(&dir)?);
+        Ok(Self { dir, known })
     }
 
     /// Written to the disk when this returns. A sandbox is in one move at a time: the second one is
@@ -136,10 +128,11 @@ impl Transits {
         self.known().values().cloned().collect()
     }
 
-    /// The snapshots that the sandboxes which arrive will need. `None` if that is unknown.
+    /// The snapshots that the sandboxes which arrive will need, also those that arrive in another process of this home. `None`
+    /// if that is unknown.
     pub(crate) fn needs(&self) -> Option<BTreeSet<SnapshotId>> {
         let mut needs = BTreeSet::new();
-        for arrival in self.known().values().filter_map(|transit| transit.arrival.as_ref()) {
+        for arrival in read_all(&self.dir).ok()?.values().filter_map(|transit| transit.arrival.as_ref()) {
             needs.extend(arrival.row().ok()?.snapshots().cloned());
         }
         Some(needs)
@@ -152,6 +145,25 @@ impl Transits {
     fn known(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Transit>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn read_all(dir: &Path) -> io::Result<BTreeMap<SandboxId, Transit>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|kind| kind != "json") {
+            continue;
+        }
+        let bytes = match fs::read(&path) {
+            // The move has ended just now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        let transit: Transit = serde_json::from_slice(&bytes)
+            .map_err(|error| io::Error::other(format!("{} cannot be read: {error}", path.display())))?;
+        all.insert(transit.sandbox.clone(), transit);
+    }
+    Ok(all)
 }
 
 /// A name in a directory survives a power failure only after this.
@@ -198,6 +210,18 @@ mod tests {
         assert_eq!(open().needs(), Some(BTreeSet::new()));
         fs::write(dir.path().join("moves/x.json"), "{}").unwrap();
         assert!(Transits::open(dir.path().join("moves")).is_err());
+    }
+
+    #[test]
+    fn another_process_of_the_home_knows_what_arrives() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/moves");
+        let dir = tempfile::tempdir().unwrap();
+        let [server, other] = [(); 2].map(|()| Transits::open(dir.path().join("moves")).unwrap());
+        let arrival = Transits::open(golden).unwrap().all().remove(0);
+        server.begin(arrival.clone()).unwrap();
+        assert_eq!(other.needs().unwrap().len(), 1);
+        server.end(&arrival.sandbox).unwrap();
+        assert_eq!(other.needs(), Some(BTreeSet::new()));
     }
 
     #[test]

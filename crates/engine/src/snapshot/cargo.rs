@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandling_wire::{new_private_directory, private_directory};
+use sandling_wire::private_directory;
 use serde::{Deserialize, Serialize};
 use tokio::sync::MutexGuard;
 
@@ -19,6 +19,7 @@ use super::import::{ImportError, are_layer_names, read_file};
 use super::portable::MadeOn;
 use super::restore::{BakeFiles, RestoreError};
 use super::snapshots::{HeldSnapshot, Snapshots};
+use super::work_dir::WorkDir;
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
 use crate::model::{Base, Part, SnapshotId, SnapshotInfo, Visibility};
@@ -257,8 +258,7 @@ impl Snapshots {
         numbers: &[usize],
         from: &mut impl Read,
     ) -> Result<Unloaded<'s, 'c>, ImportError> {
-        let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
-        new_private_directory(&work).map_err(ImportError::Io)?;
+        let work = WorkDir::create(&self.dir).map_err(ImportError::Io)?;
         let files = numbers.iter().filter_map(|number| cargo.files.get(*number)).collect();
         let _held = cargo.owners().map(|id| self.hold(id)).collect();
         let unloaded = Unloaded { snapshots: self, cargo, files, work, _held };
@@ -297,21 +297,15 @@ pub(crate) struct Unloaded<'s, 'c> {
     snapshots: &'s Snapshots,
     cargo: &'c Cargo,
     files: Vec<&'c CargoFile>,
-    work: PathBuf,
+    work: WorkDir,
     /// No file may be swept before the rows are written.
     _held: Vec<HeldSnapshot>,
-}
-
-impl Drop for Unloaded<'_, '_> {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.work);
-    }
 }
 
 impl<'s> Unloaded<'s, '_> {
     fn read(&self, from: &mut impl Read) -> Result<(), ImportError> {
         for (place, file) in self.files.iter().enumerate() {
-            let path = self.work.join(place.to_string());
+            let path = self.work.path().join(place.to_string());
             let mut hashed = Hashed::new(&mut *from);
             read_file(&mut hashed, &path, file.bytes)?;
             let seen = hashed.digest();
@@ -337,7 +331,7 @@ impl<'s> Unloaded<'s, '_> {
         for (place, file) in self.files.iter().enumerate() {
             let target = file.kind.path(&snapshots.dir, &file.owner);
             private_directory(Files::new(&snapshots.dir, &file.owner).dir()).map_err(ImportError::Io)?;
-            fs::rename(self.work.join(place.to_string()), target).map_err(ImportError::Io)?;
+            fs::rename(self.work.path().join(place.to_string()), target).map_err(ImportError::Io)?;
         }
         if !snapshots.lacks(self.cargo)?.is_empty() {
             return Err(ImportError::Damaged("a file that was here is gone"));

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sandling_wire::new_private_directory;
 use serde_json::Value;
 
 use super::files::Files;
 use super::import::{Import, ImportError, Settling, parse_manifest};
 use super::portable::{Manifest, Role};
 use super::snapshots::Snapshots;
+use super::work_dir::WorkDir;
 use crate::model::{Base, Part, SnapshotId, SnapshotInfo, Visibility};
 use crate::store::StoreError;
 
@@ -25,7 +25,7 @@ pub struct IncomingSnapshot {
     snapshots: Arc<Snapshots>,
     manifest: Manifest,
     base: Option<Base>,
-    work: PathBuf,
+    work: WorkDir,
 }
 
 /// A file that is needed, and where it belongs.
@@ -34,12 +34,6 @@ pub struct WantedFile {
     pub name: String,
     pub bytes: u64,
     pub path: PathBuf,
-}
-
-impl Drop for IncomingSnapshot {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.work);
-    }
 }
 
 impl Snapshots {
@@ -56,8 +50,7 @@ impl Snapshots {
             return Err(ImportError::Damaged("it is another snapshot"));
         }
         self.check(&manifest)?;
-        let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
-        new_private_directory(&work).map_err(ImportError::Io)?;
+        let work = WorkDir::create(&self.dir).map_err(ImportError::Io)?;
         let mut incoming = IncomingSnapshot { snapshots: self.clone(), manifest, base: None, work };
         let lowest = [Role::BaseMemory, Role::BaseRoot, Role::BaseDisk].map(|role| digest(&role.file_name()));
         let lowest: Vec<_> = lowest.into_iter().flatten().collect();
@@ -101,7 +94,7 @@ impl Snapshots {
 
 impl IncomingSnapshot {
     fn import(&self) -> Import<'_> {
-        Import { manifest: &self.manifest, work: &self.work }
+        Import { manifest: &self.manifest, work: self.work.path() }
     }
 
     /// Links the layers that this home has, so that they are neither fetched nor written. A wrong one is noticed by its

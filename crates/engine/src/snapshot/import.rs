@@ -19,6 +19,7 @@ use super::files::Files;
 use super::hashing::{Hashed, digest_of};
 use super::portable::{Entry, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
 use super::snapshots::Snapshots;
+use super::work_dir::WorkDir;
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
 use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_row};
@@ -81,17 +82,14 @@ impl Snapshots {
         stream.window_log_max(27).map_err(ImportError::Io)?;
         let (manifest, text) = read_manifest(&mut stream)?;
         self.check(&manifest)?;
-        let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
-        new_private_directory(&work).map_err(ImportError::Io)?;
-        let import = Import { manifest: &manifest, work: &work };
+        let work = WorkDir::create(&self.dir).map_err(ImportError::Io)?;
+        let import = Import { manifest: &manifest, work: work.path() };
         let imported = import.read_checked(&mut stream, &text);
-        let imported = imported.and_then(|digests| {
+        imported.and_then(|digests| {
             let lowest = &digests[digests.len().saturating_sub(3)..];
             let base = import.base(self, lowest);
             import.settle(self, Settling::new(SnapshotId::fresh(), workspace, name, base))
-        });
-        let _ = fs::remove_dir_all(&work);
-        imported
+        })
     }
 
     pub(super) fn check(&self, manifest: &Manifest) -> Result<(), ImportError> {
@@ -325,6 +323,9 @@ impl Import<'_> {
         }
         // Bytes before names: a file in its place is trusted, also by the server that starts after a power failure.
         store.sync().map_err(ImportError::Io)?;
+        // A sweep that began earlier does not know that these snapshots are held, and may be about to remove a layer that is
+        // here already.
+        let _no_sweep = store.sweeping.blocking_lock();
         for (owner, files) in &places {
             self.place(Files::new(snapshots, owner).dir(), files)?;
         }

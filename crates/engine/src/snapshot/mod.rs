@@ -35,6 +35,7 @@ mod sweep;
 mod template;
 mod unwritten;
 mod waiting;
+mod work_dir;
 
 pub(crate) use cargo::Cargo;
 pub use cargo::CargoError;

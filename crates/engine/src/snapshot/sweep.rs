@@ -8,12 +8,13 @@ use std::time::Duration;
 use super::error::SnapshotError;
 use super::files::Files;
 use super::snapshots::Snapshots;
+use super::work_dir::is_abandoned;
 use crate::model::{SnapshotId, SnapshotInfo, Visibility};
 use crate::store::StoreError;
 
 /// How many automatic checkpoints of a sandbox have a cached process, which takes far more room than the pages of one.
 const CACHED_PROCESSES: usize = 3;
-/// No snapshot takes this long to write.
+/// No engine waits this long before it goes on writing a snapshot.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 
 impl Snapshots {
@@ -152,9 +153,8 @@ impl Snapshots {
         known.extend(arriving.iter().map(ToString::to_string));
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             // Another engine may be writing one at this moment.
-            let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());
-            let old = age.is_some_and(|age| age > UNFINISHED_FOR);
-            if old && !known.contains(&*entry.file_name().to_string_lossy()) {
+            let is_known = known.contains(&*entry.file_name().to_string_lossy());
+            if !is_known && is_abandoned(&entry.path(), UNFINISHED_FOR) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError, SnapshotSpec};
+use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError, SnapshotInfo, SnapshotSpec};
 
 use crate::fork::{furnish, inspect};
 use crate::harness::{config, engine, eventually, launcher, shell, spec, templates};
 
-#[tokio::test]
+fn import(engine: &Engine, name: Option<String>, exported: &[u8]) -> Result<SnapshotInfo, ImportError> {
+    tokio::task::block_in_place(|| engine.snapshots().import("default", name, exported))
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let here = engine().await;
     let sandbox = here.sandbox().await;
@@ -24,7 +28,7 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     here.engine.snapshots().export(&snapshot, &mut exported).unwrap();
 
     // The same templates: only what the snapshot adds is stored.
-    let again = here.engine.snapshots().import("default", None, exported.as_slice()).unwrap();
+    let again = import(&here.engine, None, &exported).unwrap();
     assert_eq!((again.name.as_deref(), &again.digest), (Some("mine"), &snapshot.digest));
     here.engine.snapshots().delete("default", &snapshot.id).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
@@ -44,12 +48,12 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
         if wrong {
             torn[cut / 2] ^= 1;
         }
-        let refused = there.snapshots().import("default", None, torn.as_slice());
+        let refused = import(&there, None, &torn);
         assert!(matches!(refused, Err(ImportError::Damaged(_) | ImportError::NotOne)), "{cut}: {refused:?}");
     }
     let left = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().count();
     assert_eq!(left, 0, "a torn file leaves nothing");
-    let imported = there.snapshots().import("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
+    let imported = import(&there, Some("yours".to_owned()), &exported).unwrap();
     assert_eq!(imported.digest, snapshot.digest);
     let wish = CreateSpec { from_snapshot: Some(imported.id.clone()), ..spec("base") };
     let begun = there.create(wish.clone()).await.unwrap();

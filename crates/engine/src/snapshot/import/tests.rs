@@ -1,6 +1,10 @@
+use std::time::Duration;
+
+use sandling_wire::Home;
 use serde_json::json;
 
 use super::*;
+use crate::parts::tests::parts;
 
 const GOLDEN: &str = include_str!("../../../tests/golden/v1/export.json");
 const PAGE: u64 = 4096;
@@ -76,4 +80,26 @@ fn a_manifest_that_is_no_object_is_refused() {
         let export = [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
         assert!(refusal(&export).unwrap().contains("manifest cannot be read"), "{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_waits_for_a_sweep_that_has_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshots = parts(&Home::new(dir.path().to_owned())).snapshots.clone();
+    let manifest = parse_manifest(serde_json::from_str(GOLDEN).unwrap()).unwrap();
+    let work = WorkDir::create(&snapshots.dir).unwrap();
+    for number in 0..manifest.files.len() {
+        fs::write(work.path().join(number.to_string()), number.to_string()).unwrap();
+    }
+    let sweeping = snapshots.sweeping.lock().await;
+    let importer = snapshots.clone();
+    let mut importing = tokio::task::spawn_blocking(move || {
+        let import = Import { manifest: &manifest, work: work.path() };
+        import.settle(&importer, Settling::new(SnapshotId::fresh(), "default", None, None))
+    });
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut importing).await;
+    assert!(early.is_err(), "the sweep may be about to remove a layer that the import has found here");
+    drop(sweeping);
+    let imported = importing.await.unwrap().unwrap();
+    assert!(snapshots.find("default", &imported.id).unwrap().is_some());
 }

@@ -7,26 +7,19 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use proptest::prelude::*;
-use sandling_image::ImageStore;
-use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::MachineDir;
 use sandling_wire::Home;
 use serde_json::json;
 
 use super::super::Host;
 use super::fake::FakeMachines;
-use crate::disk_space::DiskSpace;
-use crate::events::Events;
 use crate::lifecycle::{Refused, Request, Verdict, decide};
-use crate::machine::{MachineFactory, Machines, StandbySettings, Standbys};
 use crate::model::{EndReason, Kept, LifetimeChange, SandboxId, SandboxInfo, State};
-use crate::network::{NetworkConfig, Networks};
 use crate::parts::Parts;
+use crate::parts::tests::parts;
 use crate::registry::Registry;
 use crate::sandbox::{ChangeError, Phase, Sandbox, UseError};
-use crate::snapshot::Snapshots;
-use crate::store::{SandboxRow, Store};
-use crate::volume::Volumes;
+use crate::store::SandboxRow;
 
 /// What happens to a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,30 +323,6 @@ impl World {
         assert!(self.host.registry.get(id).is_none(), "it is still registered");
         assert!(matches!(self.sandbox.live(), Err(UseError::Ended(told)) if told == *reason));
     }
-}
-
-/// The parts of an engine that can start no machine.
-fn parts(home: &Home) -> Parts {
-    home.prepare().unwrap();
-    let store = Arc::new(Store::open(&home.store()).unwrap());
-    let factory = MachineFactory {
-        sandboxes: home.sandboxes(),
-        engine: "fake".to_owned(),
-        launcher: PathBuf::new(),
-        library: PathBuf::new(),
-        process_cache: Arc::default(),
-        disk_rate: sandling_vmm::boundary::DiskRate::default(),
-        node_tag: None,
-    };
-    let standbys = StandbySettings { count: Standbys::NONE, spare_memory_mib: 0, available_memory_mib: || None };
-    let images = ImageStore::open(home.templates()).unwrap();
-    let machines = Arc::new(Machines::new(Accelerator::Tcg, images, factory, standbys));
-    let events = Arc::new(Events::new(store.clone()));
-    let volumes = Arc::new(Volumes::new(store.clone(), home.volumes(), "fake".to_owned()));
-    let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home).unwrap();
-    let networks = Arc::new(Networks::new(store.clone(), events.clone(), home, &NetworkConfig::default()));
-    let disk = DiskSpace::new(home.sandboxes());
-    Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks, disk }
 }
 
 #[test]
