@@ -7,7 +7,7 @@ use sandling_wire::{Durability, SandboxView, SnapshotView};
 use crate::app::App;
 use crate::convert::IntoWire;
 use crate::error::ApiError;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Waited};
 
 fn durability_of(app: &App, id: &SnapshotId) -> Durability {
     Fleet::of(app).map_or(Durability::Local, |fleet| fleet.durability(id))
@@ -35,14 +35,20 @@ pub(crate) fn require_store(app: &App) -> Result<(), ApiError> {
 }
 
 /// Waits until a snapshot is in the fleet's store.
-pub(crate) async fn wait_until_durable(app: &App, id: &SnapshotId) -> Result<(), ApiError> {
-    let is_durable = match Fleet::of(app) {
-        Some(fleet) => fleet.wait_until_durable(id).await,
-        None => false,
+pub(crate) async fn wait_until_durable(app: &App, snapshot: &SnapshotInfo) -> Result<(), ApiError> {
+    let id = &snapshot.id;
+    // One whose row cannot be read now is still there.
+    let exists = || !matches!(app.engine.snapshots().find(&snapshot.workspace, id), Ok(None));
+    let waited = match Fleet::of(app) {
+        Some(fleet) => fleet.wait_until_durable(id, exists).await,
+        None => Waited::Local,
     };
-    match is_durable {
-        true => Ok(()),
-        false => Err(ApiError::new(
+    match waited {
+        Waited::Durable => Ok(()),
+        Waited::Gone => {
+            Err(ApiError::conflict("snapshot_deleted", format!("snapshot {id} was deleted before it was stored")))
+        }
+        Waited::Local => Err(ApiError::new(
             StatusCode::CONFLICT,
             "snapshot_local",
             format!(

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sandling_engine::{HostNeeds, SnapshotId};
 use sandling_fleet::store::{Blobs, MadeOn, PackedFiles};
@@ -12,6 +12,18 @@ use tokio::sync::{Notify, watch};
 
 use super::member::Fleet;
 use super::settings::{FleetError, FleetSettings};
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What became of a snapshot that was to become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Durable,
+    /// It cannot be stored.
+    Local,
+    /// It was deleted meanwhile.
+    Gone,
+}
 
 /// What a node says about the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,14 +72,12 @@ impl FleetStore {
     pub(super) fn open(settings: &FleetSettings, home: &Home, secret: &[u8]) -> Result<Option<Self>, FleetError> {
         let Some(location) = &settings.store else { return Ok(None) };
         let blobs = Blobs::open(location, secret).map_err(FleetError::Store)?;
-        Ok(Some(Self {
-            blobs,
-            packed: PackedFiles::new(home.fleet().join("packed")),
-            progress: Mutex::default(),
-            news: Notify::new(),
-            changed: watch::Sender::new(()),
-            fetching: Mutex::default(),
-        }))
+        Ok(Some(Self::new(blobs, PackedFiles::new(home.fleet().join("packed")))))
+    }
+
+    fn new(blobs: Blobs, packed: PackedFiles) -> Self {
+        let (progress, fetching) = Default::default();
+        Self { blobs, packed, progress, news: Notify::new(), changed: watch::Sender::new(()), fetching }
     }
 
     pub(super) fn health(&self) -> StoreHealth {
@@ -115,6 +125,26 @@ impl FleetStore {
     }
 }
 
+impl FleetStore {
+    async fn wait_until_durable(&self, id: &SnapshotId, exists: impl Fn() -> bool) -> Waited {
+        let mut changed = self.changed.subscribe();
+        self.news.notify_one();
+        loop {
+            if self.is_durable(id) {
+                return Waited::Durable;
+            }
+            if self.progress().unusable.contains(id) {
+                return Waited::Local;
+            }
+            if !exists() {
+                return Waited::Gone;
+            }
+            // No upload tells of a snapshot that is deleted.
+            let _ = tokio::time::timeout(LOOK_EVERY, changed.changed()).await;
+        }
+    }
+}
+
 impl Fleet {
     /// Whether a snapshot of this node survives the loss of this node.
     pub(crate) fn durability(&self, id: &SnapshotId) -> Durability {
@@ -126,18 +156,11 @@ impl Fleet {
         self.store.is_some()
     }
 
-    /// Waits until a snapshot is durable. False if it cannot become durable.
-    pub(crate) async fn wait_until_durable(&self, id: &SnapshotId) -> bool {
-        let Some(store) = &self.store else { return false };
-        let mut changed = store.changed.subscribe();
-        store.news.notify_one();
-        loop {
-            if store.is_durable(id) {
-                return true;
-            }
-            if store.progress().unusable.contains(id) || changed.changed().await.is_err() {
-                return false;
-            }
+    /// Waits until a snapshot is durable, cannot become durable, or does not exist any more.
+    pub(crate) async fn wait_until_durable(&self, id: &SnapshotId, exists: impl Fn() -> bool) -> Waited {
+        match &self.store {
+            Some(store) => store.wait_until_durable(id, exists).await,
+            None => Waited::Local,
         }
     }
 }
@@ -145,4 +168,36 @@ impl Fleet {
 pub(super) fn made_on(needs: &HostNeeds) -> MadeOn {
     let HostNeeds { accelerator, cpu_model, device_model, emulator } = needs.clone();
     MadeOn { accelerator, cpu_model, device_model, emulator }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use sandling_fleet::store::StoreLocation;
+
+    use super::*;
+
+    fn store(dir: &tempfile::TempDir) -> FleetStore {
+        let location = StoreLocation::new(dir.path().to_str().unwrap(), None, None).unwrap();
+        FleetStore::new(Blobs::open(&location, b"secret").unwrap(), PackedFiles::new(dir.path().join("packed")))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_snapshot_that_is_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir);
+        store.progress().durable = Some(HashMap::new());
+        let id = SnapshotId::parse("0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11").unwrap();
+        let exists = AtomicBool::new(true);
+        let waiting = store.wait_until_durable(&id, || exists.load(Ordering::SeqCst));
+        let deleting = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            exists.store(false, Ordering::SeqCst);
+        };
+        let within = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(waiting, deleting).0 });
+        assert_eq!(within.await, Ok(Waited::Gone));
+        store.note_durable(&id, "default", true);
+        assert_eq!(store.wait_until_durable(&id, || true).await, Waited::Durable);
+    }
 }

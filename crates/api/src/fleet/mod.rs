@@ -33,6 +33,7 @@ mod uploads;
 mod volumes;
 
 pub use durable::StoreHealth;
+pub(crate) use durable::Waited;
 pub use engine::{address_of_own_engine, start_engine};
 pub use health::PeerHealth;
 pub use join::JoinToken;

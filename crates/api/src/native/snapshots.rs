@@ -44,7 +44,7 @@ async fn make(
     let (info, _) = call.app.engine.snapshot(&call.sandbox, spec).await?;
     drop(place);
     if is_durable {
-        durability::wait_until_durable(&call.app, &info.id).await?;
+        durability::wait_until_durable(&call.app, &info).await?;
     }
     Ok((StatusCode::CREATED, Json(snapshot_view(&call.app, info))))
 }
