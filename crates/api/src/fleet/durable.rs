@@ -53,7 +53,36 @@ pub(super) struct Progress {
     pub(super) waiting: usize,
     /// What cannot be stored, which is not tried again before the ledger is read again.
     pub(super) unusable: HashSet<SnapshotId>,
-    problem: Option<String>,
+    problems: Problems,
+}
+
+/// What does not work now, by who has noticed it. Each of them only takes back what it has said itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Problems {
+    /// The store does not answer, or is another fleet's.
+    check: Option<String>,
+    upload: Option<String>,
+}
+
+/// Who notices whether the store works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Noticed {
+    ByCheck,
+    ByUpload,
+}
+
+impl Problems {
+    fn set(&mut self, by: Noticed, problem: Option<String>) {
+        match by {
+            Noticed::ByCheck => self.check = problem,
+            Noticed::ByUpload => self.upload = problem,
+        }
+    }
+
+    /// A store that does not answer is why uploads fail.
+    fn shown(&self) -> Option<&String> {
+        self.check.as_ref().or(self.upload.as_ref())
+    }
 }
 
 /// This node's part of the store.
@@ -84,7 +113,7 @@ impl FleetStore {
         let progress = self.progress();
         StoreHealth {
             store: self.blobs.shown().to_owned(),
-            problem: progress.problem.clone(),
+            problem: progress.problems.shown().cloned(),
             durable: progress.durable.as_ref().map_or(0, HashMap::len),
             waiting: progress.waiting,
         }
@@ -109,9 +138,14 @@ impl FleetStore {
     }
 
     /// Notes whether the store works, and logs when that changes.
-    pub(super) fn report(&self, problem: Option<String>) {
-        let before = std::mem::replace(&mut self.progress().problem, problem.clone());
-        match (before, problem) {
+    pub(super) fn report(&self, by: Noticed, problem: Option<String>) {
+        let (before, now) = {
+            let problems = &mut self.progress().problems;
+            let before = problems.shown().cloned();
+            problems.set(by, problem);
+            (before, problems.shown().cloned())
+        };
+        match (before, now) {
             (Some(_), None) => tracing::info!(store = self.blobs.shown(), "the store works again"),
             (before, Some(problem)) if before.as_ref() != Some(&problem) => {
                 tracing::warn!(problem, "snapshots stay local now; uploads go on when the store works");
@@ -181,6 +215,22 @@ mod tests {
     fn store(dir: &tempfile::TempDir) -> FleetStore {
         let location = StoreLocation::new(dir.path().to_str().unwrap(), None, None).unwrap();
         FleetStore::new(Blobs::open(&location, b"secret").unwrap(), PackedFiles::new(dir.path().join("packed")))
+    }
+
+    #[test]
+    fn a_store_that_answers_hides_no_upload_that_fails_and_the_other_way_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir);
+        let problem = || store.health().problem;
+        store.report(Noticed::ByUpload, Some("the bucket is full".to_owned()));
+        store.report(Noticed::ByCheck, None);
+        assert_eq!(problem().as_deref(), Some("the bucket is full"));
+        store.report(Noticed::ByCheck, Some("it does not answer".to_owned()));
+        assert_eq!(problem().as_deref(), Some("it does not answer"));
+        store.report(Noticed::ByUpload, None);
+        assert_eq!(problem().as_deref(), Some("it does not answer"));
+        store.report(Noticed::ByCheck, None);
+        assert_eq!(problem(), None);
     }
 
     #[tokio::test(start_paused = true)]

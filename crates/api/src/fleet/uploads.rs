@@ -14,7 +14,7 @@ use sandling_fleet::store::{
 use sandling_fleet::{BootClock, EtcdLedger, LedgerError};
 use sandling_wire::Durability;
 
-use super::durable::{FleetStore, Stored, made_on};
+use super::durable::{FleetStore, Noticed, Stored, made_on};
 use super::member::Fleet;
 use crate::app::App;
 use crate::convert::IntoWire;
@@ -94,7 +94,7 @@ impl FleetStore {
         loop {
             let problem = self.blobs.check().await.err().map(|error| with_causes(&error));
             let pause = if problem.is_some() { AGAIN_AFTER } else { CHECK_EVERY };
-            self.report(problem);
+            self.report(Noticed::ByCheck, problem);
             tokio::time::sleep(pause).await;
         }
     }
@@ -124,9 +124,12 @@ impl Fleet {
                 continue;
             }
             match self.upload_missing(app, store, &seen).await {
-                Ok(()) => done.done(seen),
+                Ok(()) => {
+                    store.report(Noticed::ByUpload, None);
+                    done.done(seen);
+                }
                 Err(error) => {
-                    store.report(Some(with_causes(&error)));
+                    store.report(Noticed::ByUpload, Some(with_causes(&error)));
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
             }
@@ -226,7 +229,7 @@ impl Fleet {
         }
         let Wanted { info, listed } = wanted;
         store.note_durable(&info.id, &info.workspace, *listed);
-        store.report(None);
+        store.report(Noticed::ByUpload, None);
         tracing::info!(snapshot = %info.id, took = ?begun.elapsed(), "a snapshot is durable");
         Ok(())
     }
