@@ -135,12 +135,16 @@ mod tests {
     #[test]
     fn a_signal_of_the_main_thread_is_for_no_other_thread() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         // A stopped process keeps its signals pending.
         signal_process(child.id(), libc::SIGSTOP).unwrap();
-        signal_main_thread(child.id(), libc::SIGINT).unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:")).unwrap();
-        assert_eq!(u64::from_str_radix(pending.trim(), 16).unwrap(), 1 << (libc::SIGINT - 1), "{status}");
+        while !status().contains("State:\tT") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // Not SIGINT, which this process may have been started to ignore.
+        signal_main_thread(child.id(), libc::SIGUSR1).unwrap();
+        let pending = status().lines().find_map(|line| line.strip_prefix("SigPnd:").map(str::to_owned)).unwrap();
+        assert_eq!(u64::from_str_radix(pending.trim(), 16).unwrap(), 1 << (libc::SIGUSR1 - 1));
         child.kill().unwrap();
         child.wait().unwrap();
     }
