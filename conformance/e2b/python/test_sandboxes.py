@@ -126,6 +126,21 @@ def test_a_timeout_of_zero_ends_or_pauses_at_once(make):
     until("its end", lambda: not short.is_running())
 
 
+def test_a_sandbox_whose_time_is_over_does_not_run_although_its_machine_takes_time_to_end(make):
+    def wait_for_the_end_of(made):
+        time.sleep(max(0, (made.get_info().end_at - datetime.datetime.now(datetime.timezone.utc)).total_seconds()))
+
+    ending, pausing = make(timeout=100), make(timeout=100, lifecycle={"on_timeout": "pause"})
+    ending.set_timeout(2)
+    wait_for_the_end_of(ending)
+    assert not ending.is_running()
+    assert ending.sandbox_id not in [one.sandbox_id for one in Sandbox.list().next_items()]
+    pausing.set_timeout(2)
+    wait_for_the_end_of(pausing)
+    assert not pausing.is_running()
+    assert pausing.get_info().state == SandboxState.PAUSED
+
+
 def test_a_wrong_key_and_a_wrong_template_are_refused():
     with pytest.raises(AuthenticationException):
         Sandbox.create(api_key="e2b_" + "00" * 20)

@@ -1,5 +1,6 @@
 """Templates built from code."""
 
+import linecache
 import os
 import shutil
 
@@ -166,6 +167,17 @@ def test_a_step_that_fails_is_named():
         Template.build(template, "conformance-broken")
 
 
-def test_an_image_whose_registry_cannot_be_reached_is_refused():
-    with pytest.raises(BuildException, match="cannot reach registry.invalid"):
-        Template.build(Template().from_image("registry.invalid/none"), "conformance-image")
+TRACED = {
+    "from_image": (lambda: Template().from_image("registry.invalid/none"), "cannot reach registry.invalid"),
+    "set_user": (lambda: Template().from_template("base").set_user("; exit 1"), "; exit 1"),
+    "set_start_cmd": (lambda: Template().from_template("base").set_start_cmd("exit 3", "sleep 60"), "exit code 3"),
+}
+
+
+@pytest.mark.parametrize("method", TRACED)
+def test_a_build_that_fails_shows_the_line_of_its_author(method):
+    make, why = TRACED[method]
+    with pytest.raises(BuildException, match=why) as raised:
+        Template.build(make(), "conformance-traced")
+    lines = [linecache.getline(__file__, entry.lineno + 1) for entry in raised.traceback if str(entry.path) == __file__]
+    assert any(f".{method}(" in line for line in lines), lines

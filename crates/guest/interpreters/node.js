@@ -4,7 +4,8 @@
 //
 //     node node.js spare|cold
 //
-// The guest agent speaks JSON lines on file descriptor 3; README.md is the contract. Node cannot fork, so every spare
+// The guest agent speaks JSON lines on file descriptor 3, and descriptor 4 is the permit to signal this process; README.md
+// is the contract. Node cannot fork, so every spare
 // is started as a process of its own, and the agent makes it the leader of a session.
 
 const fs = require('fs');
@@ -83,7 +84,7 @@ async function main(isSpare) {
     context.serve(CONTROL_FD, control.pending);
   } else {
     if (isSpare) context.close();
-    fs.closeSync(CONTROL_FD);
+    for (const fd of [CONTROL_FD, context.PERMIT_FD]) fs.closeSync(fd);
     runScript(message.code, message.args);
   }
 }

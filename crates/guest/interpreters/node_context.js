@@ -4,6 +4,7 @@
 // V8's REPL mode evaluates the cells, because only it allows `let`, `const` and `class` to be declared again, and
 // `await` at the top level. An inspector session within the process reaches it; nothing outside can connect to it.
 
+const { readSync, writeSync } = require('fs');
 const inspector = require('inspector');
 const Module = require('module');
 const net = require('net');
@@ -17,6 +18,15 @@ const { withoutTypes } = require('./node_typescript.js');
 const STEP = Symbol.for('sandling.step');
 // Runs STEP so that a signal can stop it even in an endless loop.
 const stoppable = new vm.Script(`globalThis[Symbol.for('sandling.step')]()`, { filename: 'sandling' });
+
+// The agent signals this process only after it has taken the permit, which lies in this descriptor while a cell can be
+// signalled. Without it, a signal could come between two cells, when there is no handler, or stop the next cell.
+const PERMIT_FD = 4;
+const PERMIT = Buffer.from(BigUint64Array.of(1n).buffer);
+// The longest wait for a signal that the agent must have sent. Only a cell that handles signals itself makes it wait so long.
+const SIGNAL_WAIT_MS = 3000;
+const { wait } = Atomics;
+const never = new Int32Array(new SharedArrayBuffer(4));
 
 const session = new inspector.Session();
 let receiver = null;
@@ -64,6 +74,7 @@ class Context {
   constructor(send) {
     this.send = send;
     this.waiting = [];
+    this.number = null;
     this.interrupt = null;
     this.busy = false;
   }
@@ -88,7 +99,8 @@ class Context {
     process.exit = (code) => {
       throw Object.assign(new Error(`process.exit(${code ?? ''}) was called`), { name: 'ProcessExit' });
     };
-    process.on('SIGINT', () => this.interrupt?.());
+    // Without a listener, a signal that does not come from the agent would end the process.
+    process.on('SIGINT', () => {});
     process.on('uncaughtException', (problem) => process.stderr.write(describe(problem).text));
   }
 
@@ -99,6 +111,8 @@ class Context {
     } else if (message.cell !== undefined) {
       this.waiting.push(message);
       this.runNext();
+    } else if (message.interrupt === this.number) {
+      this.interrupt?.();
     }
   }
 
@@ -114,10 +128,9 @@ class Context {
 
   /** Runs one cell. The variables of `environment` are set only while it runs. */
   async run(number, code, environment = {}, isTypeScript = false) {
-    // An interrupt that was meant for the cell before may still wait for its turn in the event loop.
-    await new Promise(setImmediate);
     const before = Object.keys(environment).map((name) => [name, process.env[name]]);
     Object.assign(process.env, environment);
+    this.number = number;
     const interrupted = new Promise((resolve) => { this.interrupt = () => resolve({ interrupted: true }); });
     const evaluated = isTypeScript ? evaluateTypeScript : evaluate;
     let outcome = await Promise.race([evaluated(code, `[cell-${number}]`), interrupted]);
@@ -171,10 +184,12 @@ function evaluateTypeScript(code, name) {
 /** Runs code in the global scope. Returns `{value}`, `{thrown}` or `{interrupted}`. */
 function evaluate(code, name) {
   let resolve;
+  let failed = false;
   const outcome = new Promise((resolver) => { resolve = resolver; });
   const request = { expression: `${withoutImports(code)}\n//# sourceURL=${name}`, replMode: true, objectGroup: 'cell' };
   const answered = (problem, answer) => {
     // To newer versions, an interrupt is such a problem, too. It is told apart below, right after this.
+    failed = Boolean(problem);
     if (problem) return setImmediate(() => resolve({ thrown: new Error(problem.message) }));
     try {
       resolve(outcomeOf(answer, code, name));
@@ -182,15 +197,31 @@ function evaluate(code, name) {
       resolve({ thrown }); // The inspector's description of the error, because the error itself cannot be fetched.
     }
   };
-  const value = () => session.post('Runtime.evaluate', request, answered);
+  const value = () => {
+    writeSync(PERMIT_FD, PERMIT);
+    session.post('Runtime.evaluate', request, answered);
+    // The signal ends the wait and this function.
+    if (!takePermit() && !failed) wait(never, 0, 0, SIGNAL_WAIT_MS);
+  };
   Object.defineProperty(globalThis, STEP, { value, configurable: true });
   try {
     stoppable.runInThisContext({ breakOnSigint: true });
   } catch (problem) {
+    takePermit(); // It is still there if the signal came from someone else.
     resolve(problem.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? { interrupted: true } : { thrown: problem });
   }
   delete globalThis[STEP];
   return outcome;
+}
+
+/** Takes the permit back, unless the agent has taken it. */
+function takePermit() {
+  try {
+    readSync(PERMIT_FD, Buffer.alloc(PERMIT.length));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function outcomeOf({ result, exceptionDetails }, code, name) {
@@ -215,4 +246,4 @@ function fetchValue({ type, objectId, unserializableValue, value }) {
   return fetched;
 }
 
-module.exports = { warm, close, serve };
+module.exports = { warm, close, serve, PERMIT_FD };

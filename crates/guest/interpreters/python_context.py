@@ -43,6 +43,7 @@ class Context:
         self.name = "<cell>"
         self.saved_pictures = 0
         self.kept_displays = None
+        self.beginning = False
         self.running = False
         self.interrupt_waits = False
         self.reading = False
@@ -118,10 +119,12 @@ class Context:
         if self.user_sigint is not None:
             signal.signal(signal.SIGINT, self.user_sigint)
         self.interrupt_waits = False
+        self.beginning = True
         self.running = True
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags | os.O_ASYNC)
         # A message that came between the cell's end and the line above raised no signal.
         self.on_message()
+        self.beginning = False
 
     def finish(self):
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags)
@@ -242,6 +245,10 @@ class Context:
                 pass
             for message in self.control.take("reseed"):
                 self.reseed(bytes.fromhex(message["reseed"]))
+            for message in self.control.take("interrupt"):
+                # Later, the signal that follows the line interrupts the cell.
+                if self.beginning and message["interrupt"] == self.number:
+                    self.interrupt_waits = True
         self.reading = False
         if frame is not None and not is_driver(frame):
             self.raise_waiting_interrupt()

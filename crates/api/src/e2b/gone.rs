@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
-use sandling_engine::{EndReason, Sandbox, SandboxId};
+use sandling_engine::{EndReason, Sandbox, SandboxId, SandboxInfo};
 
 use super::place::opens;
 use super::settings::Settings;
@@ -46,6 +46,14 @@ pub(super) fn is_gone(error: &ApiError) -> bool {
 /// For a hibernated sandbox that only a connect request wakes.
 pub(super) fn asleep(id: &SandboxId) -> ApiError {
     gone_because(id, "it is paused, connect to it to resume")
+}
+
+/// For a sandbox whose time is over, and that is about to end or to be paused.
+pub(super) fn over(info: &SandboxInfo) -> ApiError {
+    match info.lifetime.sleep.at_the_end {
+        true => asleep(&info.id),
+        false => gone_because(&info.id, &EndReason::Ttl.to_string()),
+    }
 }
 
 /// For a sandbox that has ended, with the cause while it is remembered. If its ports are not public, only a request

@@ -18,8 +18,9 @@ use sandling_engine::{Call, Sandbox, SandboxId, State as SandboxState};
 use sandling_service::{Principal, WorkspaceName};
 
 use super::awake::awake;
+use super::control::is_over;
 use super::envd::metrics;
-use super::gone::{asleep, ended, gone};
+use super::gone::{asleep, ended, gone, over};
 use super::origins::{preflight, share};
 use super::refusal::{self, closed_port};
 use super::settings::Settings;
@@ -159,6 +160,7 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
         return Err(gone(&place.id.compact()));
     }
     match (info.state, place.port) {
+        _ if is_over(&info) => Err(over(&info)),
         (SandboxState::Running | SandboxState::Stalled, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
         (SandboxState::Running | SandboxState::Stalled, _) => Ok(Json("OK").into_response()),
         (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),

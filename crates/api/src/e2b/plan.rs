@@ -108,7 +108,7 @@ impl Step {
                 Ok(Action::Env(env))
             }
             "WORKDIR" => Ok(Action::Workdir(needed(0)?)),
-            "USER" => Ok(Action::User(needed(0)?)),
+            "USER" => Ok(Action::KnownUser(needed(0)?)),
             other => Err(ApiError::bad_request(format!("a step {other:?} is not known here"))),
         }
     }

@@ -126,10 +126,18 @@ impl Greeting {
     }
 
     /// Waits for the guest's answer. Bytes before it belong to an earlier session.
-    pub async fn answered(mut self, limit: Duration) -> Result<Link, LinkError> {
+    pub async fn answered(self, limit: Duration) -> Result<Link, LinkError> {
+        self.answered_before(tokio::time::sleep(limit)).await
+    }
+
+    /// The same, until `too_late` completes.
+    pub async fn answered_before(mut self, too_late: impl Future<Output = ()>) -> Result<Link, LinkError> {
         let mut decoder = Decoder::new();
-        let answer = tokio::time::timeout(limit, self.insist(&mut decoder));
-        let generation = answer.await.map_err(|_| LinkError::NoAnswer)??;
+        let generation = tokio::select! {
+            biased;
+            answer = self.insist(&mut decoder) => answer?,
+            () = too_late => return Err(LinkError::NoAnswer),
+        };
         let (outgoing, queue) = outgoing::queue();
         let inner = Arc::new(Inner { table: Table::new(), outgoing, generation });
         let link = Link { inner: inner.clone(), _guard: Arc::new(Guard(inner.clone())) };

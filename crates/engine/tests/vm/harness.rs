@@ -40,6 +40,8 @@ pub async fn engine_with(standbys: usize) -> TestEngine {
 }
 
 pub fn config(home: &TempDir) -> EngineConfig {
+    // Shown with a test that fails.
+    let _ = tracing_subscriber::fmt().with_test_writer().with_max_level(tracing::Level::WARN).try_init();
     let home = Home::new(home.path().to_owned()).with_templates(templates());
     EngineConfig { launcher: launcher(), ..EngineConfig::new(home).unwrap() }
 }

@@ -25,6 +25,7 @@ NODE = shutil.which("node")
 DEADLINE_S = 60
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
 PR_SET_CHILD_SUBREAPER = 36
+SYS_TGKILL = 234
 
 # Variables that the agent would not pass on.
 for inherited in map(int, os.listdir("/proc/self/fd")):
@@ -44,7 +45,7 @@ class Ended(Exception):
 class Process:
     """An interpreter, its control socket and its three streams."""
 
-    def __init__(self, argv=None, environment=None):
+    def __init__(self, argv=None, environment=None, has_permit=False):
         self.control, theirs = socket.socketpair()
         stdin, self.stdin = os.pipe()
         self.out, stdout = os.pipe()
@@ -54,8 +55,14 @@ class Process:
         self.partial = b""
         self.messages = []
         self.status = None
+        self.permit = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if has_permit else None
         if argv:
-            actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(self.theirs)]
+            given = self.theirs + ([self.permit] if has_permit else [])
+            # By way of high numbers, so that no descriptor is replaced before it is passed on.
+            high = [(os.POSIX_SPAWN_DUP2, fd, 200 + target) for target, fd in enumerate(given)]
+            low = [(os.POSIX_SPAWN_DUP2, 200 + target, target) for target in range(len(given))]
+            closed = [(os.POSIX_SPAWN_CLOSE, 200 + target) for target in range(len(given))]
+            actions = high + low + closed
             self.pid = os.posix_spawn(argv[0], argv, environment or ENVIRONMENT, file_actions=actions)
             self.close_theirs()
 
@@ -111,6 +118,27 @@ class Process:
         if self.stdin is not None:
             os.close(self.stdin)
             self.stdin = None
+
+    def interrupt(self, number=1):
+        """Interrupts a cell as the agent does, once. Returns whether the interpreter was signalled."""
+        self.send({"interrupt": number})
+        signalled = self.permit is None or self.take_permit()
+        if signalled:
+            ctypes.CDLL(None).syscall(SYS_TGKILL, self.pid, self.pid, signal.SIGINT)
+        return signalled
+
+    def take_permit(self):
+        try:
+            return os.eventfd_read(self.permit) > 0
+        except BlockingIOError:
+            return False
+
+    def interrupt_until_done(self, number=1):
+        while not self.messages:
+            self.interrupt(number)
+            if select.select([self.control.fileno()], [], [], 0.001)[0]:
+                break
+        return self.end_cell()
 
     def begin_cell(self, code, number=1, **more):
         self.stdout = self.stderr = b""
@@ -197,7 +225,7 @@ class InterpreterTest(unittest.TestCase):
     def node(self, folder=FOLDER, mode="spare"):
         if NODE is None:
             self.skipTest("NOT TESTED: there is no node on this machine")
-        process = self.opened(Process([NODE, os.path.join(folder, "node.js"), mode]))
+        process = self.opened(Process([NODE, os.path.join(folder, "node.js"), mode], has_permit=True))
         process.ready = process.receive()
         self.assertEqual(process.ready["pid"], process.pid)
         return process

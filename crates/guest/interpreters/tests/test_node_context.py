@@ -1,7 +1,9 @@
 import json
 import os
+import random
 import signal
 import subprocess
+import time
 import unittest
 
 from support import NODE, InterpreterTest
@@ -190,7 +192,7 @@ class ContextTest(InterpreterTest):
             with self.subTest(code):
                 self.context.begin_cell(code)
                 self.wait_until(lambda: self.context.drain() or self.context.stdout)
-                os.kill(self.context.pid, signal.SIGINT)
+                self.context.interrupt()
                 self.assertEqual(self.context.end_cell().status, "interrupted")
                 self.assertEqual(self.run_ok("1 + 1").text, "2")
 
@@ -203,12 +205,62 @@ class ContextTest(InterpreterTest):
                     handle.writeUtf8String = function (...args) {{ delete handle.writeUtf8String; {place} }};
                     console.log('cut'); 0""")
                 self.wait_until(lambda: self.context.drain() or self.context.stderr)
-                os.kill(self.context.pid, signal.SIGINT)
+                self.context.interrupt()
                 self.assertEqual(self.context.end_cell().status, "interrupted")
                 cell = self.run_ok("console.log('whole'); 7")
                 self.assertEqual((cell.stdout, cell.text), ("whole\n", "7"))
 
-    def test_an_interrupt_between_cells_is_ignored(self):
+    def test_a_late_interrupt_never_stops_the_next_cell(self):
+        self.run_ok("let kept = 5; const spin = (rounds) => { for (let i = 0; i < rounds; i++); }")
+        chance = random.Random(0)
+        interrupted = 0
+        for number in range(0, 600, 2):
+            self.context.begin_cell(f"spin({chance.randrange(1_000_000)})", number)
+            time.sleep(chance.random() / 1000)
+            cell = self.context.interrupt_until_done(number)
+            self.assertEqual(cell.number, number)
+            interrupted += cell.status == "interrupted"
+            next_cell = self.context.cell("spin(10_000); kept", number + 1)
+            self.assertEqual((next_cell.number, next_cell.status, next_cell.text), (number + 1, "ok", "5"))
+        # Some cells were stopped and some were not, so the interrupts came around the end.
+        self.assertTrue(10 < interrupted < 290, interrupted)
+
+    def test_a_signal_that_is_on_its_way_when_the_cell_ends_stops_that_cell(self):
+        self.context.begin_cell("require('fs').writeSync(1, 'begun'); let end = Date.now() + 50; while (Date.now() < end);")
+        self.wait_until(lambda: self.context.drain() or self.context.stdout)
+        self.assertTrue(self.context.take_permit())
+        time.sleep(0.3)
+        os.kill(self.context.pid, signal.SIGINT)
+        self.assertEqual(self.context.end_cell().status, "interrupted")
+        self.assertEqual(self.run_ok("1 + 1").text, "2")
+
+    def test_a_cell_that_handles_the_signal_itself_ends_nevertheless(self):
+        for code in (
+            "process.on('SIGINT', () => {}); console.log('begun'); const end = Date.now() + 100; while (Date.now() < end);",
+            "console.log('begun'); try { new (require('vm').Script)('for (;;);').runInThisContext({ breakOnSigint: true }) "
+            "} catch {}",
+        ):
+            with self.subTest(code):
+                self.context.begin_cell(code)
+                self.wait_until(lambda: self.context.drain() or self.context.stdout)
+                self.context.interrupt()
+                self.context.end_cell()
+                self.assertEqual(self.run_ok("1 + 1").text, "2")
+
+    def test_an_interrupt_of_another_cell_is_ignored(self):
+        wait = "await new Promise((resolve) => setTimeout(resolve, 50, 5))"
+        for number in (1, 3):
+            self.context.begin_cell(wait, 2)
+            self.context.send({"interrupt": number})
+            cell = self.context.end_cell()
+            self.assertEqual((cell.status, cell.text), ("ok", "5"))
+
+    def test_an_interrupt_is_not_lost_when_it_comes_before_the_cell_begins(self):
+        for code in ("await new Promise(() => {})", "for (;;);"):
+            self.context.begin_cell(code)
+            self.assertEqual(self.context.interrupt_until_done().status, "interrupted")
+
+    def test_a_signal_between_cells_is_ignored(self):
         self.run_ok("let kept = 5")
         os.kill(self.context.pid, signal.SIGINT)
         # A signal that arrives after the next cell has begun interrupts that cell.
@@ -226,11 +278,12 @@ class ContextTest(InterpreterTest):
         error = self.context.cell("throw new Error('\\ud800x')").error
         self.assertEqual(error["value"], "\ufffdx")
 
-    def test_children_do_not_inherit_the_control_socket(self):
+    def test_children_inherit_neither_the_control_socket_nor_the_permit(self):
         cell = self.context.cell(
             "require('child_process').execSync('ls -l /proc/self/fd | grep -v \" [012] \"').toString()"
         )
         self.assertNotIn("socket:", cell.text)
+        self.assertNotIn("eventfd", cell.text)
 
     def test_cells_sent_early_wait_for_their_turn(self):
         for number in (1, 2, 3):

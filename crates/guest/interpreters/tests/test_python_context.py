@@ -169,6 +169,19 @@ class InterruptTest(InterpreterTest):
         with open(f"/proc/{self.context.pid}/status") as status:
             return next(line.split()[1] for line in status if line.startswith("ShdPnd"))
 
+    def test_an_interrupt_is_not_lost_when_it_comes_before_the_cell_begins(self):
+        os.kill(self.context.pid, signal.SIGSTOP)
+        self.context.begin_cell("import time; time.sleep(1)", 2)
+        self.context.interrupt(2)
+        os.kill(self.context.pid, signal.SIGCONT)
+        self.assertEqual(self.context.end_cell().status, "interrupted")
+        self.assertEqual(self.context.cell("1 + 1", 3).text, "2")
+
+    def test_an_interrupt_of_another_cell_is_ignored(self):
+        for number in (1, 3):
+            self.context.send({"interrupt": number})
+            self.assertEqual(self.context.cell("1 + 1", 2).text, "2")
+
     def test_many_interrupts_lose_no_cell(self):
         for number in range(300):
             self.context.send({"cell": number, "code": "x = 1\nx"})

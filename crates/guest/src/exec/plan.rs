@@ -73,8 +73,8 @@ impl Setting {
 pub struct Plan {
     pub programs: Vec<String>,
     pub arguments: Vec<String>,
-    /// Becomes descriptor 3.
-    pub extra: Option<OwnedFd>,
+    /// Become the descriptors from 3.
+    pub extra: Vec<OwnedFd>,
     pub niceness: i32,
     pub session: Session,
     /// It reads nothing, and what it prints is dropped.
@@ -109,9 +109,9 @@ impl Plan {
         let found = programs.iter().find(|program| Path::new(program).exists());
         let name = found.and_then(|program| program.rsplit('/').next()).unwrap_or("sh");
         let mut arguments = vec![name.to_owned(), "-c".to_owned()];
-        let mut extra = None;
+        let mut extra = Vec::new();
         if code.len() > LONGEST_ARGUMENT {
-            extra = Some(in_memory(code).map_err(|error| io_failure("the code", &error))?);
+            extra.push(in_memory(code).map_err(|error| io_failure("the code", &error))?);
             arguments.push(". /dev/fd/3".to_owned());
         } else {
             arguments.push(code.to_owned());
@@ -131,7 +131,7 @@ impl Plan {
             directory: environment::c_string(setting.directory.as_str(), "the working directory")?,
             user: setting.user.change(),
             stdio,
-            extra: self.extra.as_ref().map(|fd| fd.as_fd()),
+            extra: self.extra.iter().map(|fd| fd.as_fd()).collect(),
             session: self.session,
             cgroup: None,
             niceness: self.niceness,
@@ -194,7 +194,7 @@ mod tests {
     fn code_too_long_for_an_argument_is_passed_by_descriptor() {
         let long = "x".repeat(LONGEST_ARGUMENT + 1);
         let plan = Plan::bash_code(long.as_bytes(), &["one".to_owned()]).unwrap();
-        assert!(plan.extra.is_some());
+        assert_eq!(plan.extra.len(), 1);
         assert_eq!(plan.arguments[2..], [". /dev/fd/3", "bash", "one"]);
     }
 

@@ -15,5 +15,9 @@ pub struct Cell {
     pub started: Instant,
     /// Why it was interrupted, if it was.
     pub stopping: Option<CellStatus>,
+    /// Its interpreter was sent the line that names it.
+    pub named: bool,
+    /// A timer repeats its interrupt.
+    pub nudged: bool,
     pub paused: bool,
 }

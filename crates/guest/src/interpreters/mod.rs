@@ -10,6 +10,7 @@ mod control;
 mod drivers;
 mod message;
 mod packages;
+mod permit;
 mod pool;
 mod table;
 
@@ -20,5 +21,6 @@ pub use control::{Control, Lines};
 pub use drivers::Drivers;
 pub use message::{Message, Status};
 pub use packages::Packages;
+pub use permit::Permit;
 pub use pool::Pool;
 pub use table::{Interpreter, Interpreters, Role};

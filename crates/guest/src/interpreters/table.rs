@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sandling_protocol::{Language, StreamId};
 
 use super::control::Control;
+use super::permit::Permit;
 use super::pool::Pool;
 use crate::cgroup::Cgroup;
 use crate::environment::Variables;
@@ -24,6 +25,8 @@ pub struct Interpreter {
     /// `None` while a zygote is forking it.
     pub pid: Option<u32>,
     pub control: Control,
+    /// Only Node has one: it must not be signalled without.
+    pub permit: Option<Permit>,
     /// The agent's stdio of its standard streams, until a script or a context takes them.
     pub stdio: Option<AgentStdio>,
     pub cgroup: Option<Cgroup>,
@@ -42,7 +45,7 @@ pub enum Role {
 impl Interpreter {
     /// An interpreter that has only a control socket so far. Its key follows when it is added to the table.
     pub fn new(language: Language, role: Role, control: Control) -> Self {
-        Self { key: 0, language, role, pid: None, control, stdio: None, cgroup: None, rehearsed: None }
+        Self { key: 0, language, role, pid: None, control, permit: None, stdio: None, cgroup: None, rehearsed: None }
     }
 
     /// Whether it reads its control socket at all times.

@@ -107,10 +107,45 @@ pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Signals a process's main thread. A thread sees a signal of its own before anything that is sent to it later; a signal
+/// of the process may go to another thread, which runs its handler when it gets to run.
+///
+/// Call it only for a child that has not been reaped.
+pub fn signal_main_thread(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: a system call that takes three numbers.
+    match unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::pid_t, pid as libc::pid_t, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 fn signal_of(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number).or_else(|| {
         let realtime = (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number);
         // SAFETY: the number is within the range of real-time signals that libc leaves to applications.
         realtime.then(|| unsafe { Signal::from_raw_unchecked(number) })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_signal_of_the_main_thread_is_for_no_other_thread() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        // A stopped process keeps its signals pending.
+        signal_process(child.id(), libc::SIGSTOP).unwrap();
+        while !status().contains("State:\tT") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // Not SIGINT, which this process may have been started to ignore.
+        signal_main_thread(child.id(), libc::SIGUSR1).unwrap();
+        let pending = status().lines().find_map(|line| line.strip_prefix("SigPnd:").map(str::to_owned)).unwrap();
+        assert_eq!(u64::from_str_radix(pending.trim(), 16).unwrap(), 1 << (libc::SIGUSR1 - 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -20,8 +20,8 @@ pub struct Launch<'a> {
     /// `None`: the agent's own.
     pub user: Option<Ids>,
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Becomes descriptor 3.
-    pub extra: Option<BorrowedFd<'a>>,
+    /// Become the descriptors from 3.
+    pub extra: Vec<BorrowedFd<'a>>,
     pub session: Session,
     /// The `cgroup.procs` file of the group to enter.
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -90,7 +90,7 @@ struct Child {
     directory: *const c_char,
     user: Option<(u32, u32, *const u32, usize)>,
     stdio: [RawFd; 3],
-    extra: Option<RawFd>,
+    extra: Vec<RawFd>,
     session: Session,
     cgroup: Option<RawFd>,
     niceness: i32,
@@ -113,7 +113,7 @@ pub fn launch(plan: &Launch<'_>) -> Result<Launched, LaunchError> {
         directory: plan.directory.as_ptr(),
         user: plan.user.as_ref().map(|ids| (ids.uid, ids.gid, ids.groups.as_ptr(), ids.groups.len())),
         stdio: plan.stdio.map(|fd| fd.as_raw_fd()),
-        extra: plan.extra.map(|fd| fd.as_raw_fd()),
+        extra: plan.extra.iter().map(|fd| fd.as_raw_fd()).collect(),
         session: plan.session,
         cgroup: plan.cgroup.map(|fd| fd.as_raw_fd()),
         niceness: plan.niceness,
@@ -280,7 +280,7 @@ mod tests {
             directory: CString::new("/").unwrap(),
             user: None,
             stdio,
-            extra: None,
+            extra: vec![],
             session: Session::Member,
             cgroup: None,
             niceness: 0,

@@ -114,6 +114,8 @@ impl BuildMachine {
         self.replay(action);
         match action {
             Action::Env(_) | Action::User(_) | Action::Note(_) | Action::Arg(_) => Ok(()),
+            // Which program runs does not matter: none runs as a user that does not exist.
+            Action::KnownUser(user) => self.run(Some(number), vec!["true".to_owned()], user).await,
             Action::Workdir(_) => {
                 let path = self.current.workdir.clone().unwrap_or_default();
                 Ok(self.sandbox.make_dir_for(self.user(), &path).await?)
@@ -263,14 +265,26 @@ impl BuildMachine {
     pub(super) async fn start(&self, start: &[String], ready: Option<&[String]>) -> Result<(), BuildFailure> {
         self.build.log(&format!("START {}", start.join(" ")), Level::Info, None);
         let mut started = self.sandbox.run(self.spec(start.to_vec(), self.user(), None))?;
-        let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
+        let end = self.follow(&mut started, None);
         let Some(ready) = ready else {
             // A command that ends at once may have failed. One that keeps running counts as ready.
-            return match tokio::time::timeout(SETTLE, self.follow(&mut started, None)).await {
-                Ok(ended) => ended,
-                Err(_) => Ok(()),
-            };
+            return tokio::time::timeout(SETTLE, end).await.unwrap_or(Ok(()));
         };
+        let failed = async {
+            match end.await {
+                // It may have left a process that runs.
+                Ok(()) => std::future::pending().await,
+                Err(failure) => failure,
+            }
+        };
+        tokio::select! {
+            failure = failed => Err(failure),
+            ready = self.until_ready(ready) => ready,
+        }
+    }
+
+    async fn until_ready(&self, ready: &[String]) -> Result<(), BuildFailure> {
+        let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
         loop {
             let check = self.sandbox.run(self.spec(ready.to_vec(), self.user(), Some(Duration::from_secs(60))))?;
             if check.collect().await?.exit.code == 0 {
@@ -279,8 +293,7 @@ impl BuildMachine {
             if tokio::time::Instant::now() > deadline {
                 return Err(BuildFailure::NotReady);
             }
-            // Its output goes to the log. A command that has ended may have left a process that runs.
-            let _ = tokio::time::timeout(CHECK_EVERY, self.follow(&mut started, None)).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 

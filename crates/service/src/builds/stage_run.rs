@@ -410,7 +410,12 @@ impl<'a> StageRun<'a> {
             Action::Run { mounts, .. } => mounts.iter().any(|mount| !matches!(mount, RunMount::Tmpfs { .. })),
             Action::Place(place) => matches!(place.from, FileSource::Url { .. }),
             Action::Copy { .. } => true,
-            Action::Env(_) | Action::Arg(_) | Action::Workdir(_) | Action::User(_) | Action::Note(_) => false,
+            Action::Env(_)
+            | Action::Arg(_)
+            | Action::Workdir(_)
+            | Action::User(_)
+            | Action::KnownUser(_)
+            | Action::Note(_) => false,
         })
     }
 }

@@ -179,6 +179,16 @@ impl Builds {
         Ok(())
     }
 
+    /// Ends a registered build that cannot find its base, instead of starting it.
+    pub fn fail_at_base(&self, build: &Build, why: String) -> Result<(), StartError> {
+        if !build.queue() {
+            return Err(StartError::Begun);
+        }
+        build.log(&why, Level::Error, None);
+        self.registry.ended(build, Err((why, "base".to_owned())));
+        Ok(())
+    }
+
     /// Runs a build and returns the size of its result, or a message and the step that failed.
     async fn run(&self, build: &Arc<Build>, spec: &BuildSpec, explain: Explain) -> Result<u64, (String, String)> {
         let mut run = StageRun::new(self, build, spec, explain);

@@ -62,6 +62,8 @@ pub enum Action {
     Arg(BTreeMap<String, String>),
     Workdir(String),
     User(String),
+    /// The same, if the machine knows the user.
+    KnownUser(String),
     /// A remark about an instruction that is skipped.
     Note(String),
 }
@@ -208,9 +210,13 @@ impl Action {
                 });
                 bound.collect()
             }
-            Self::Copy { .. } | Self::Env(_) | Self::Arg(_) | Self::Workdir(_) | Self::User(_) | Self::Note(_) => {
-                Vec::new()
-            }
+            Self::Copy { .. }
+            | Self::Env(_)
+            | Self::Arg(_)
+            | Self::Workdir(_)
+            | Self::User(_)
+            | Self::KnownUser(_)
+            | Self::Note(_) => Vec::new(),
         }
     }
 
@@ -236,7 +242,7 @@ impl Action {
         match self {
             Self::Env(env) => process.env.extend(env.clone()),
             Self::Workdir(path) => process.workdir = Some(below(process, plan, path)),
-            Self::User(user) => process.user = Some(user.clone()),
+            Self::User(user) | Self::KnownUser(user) => process.user = Some(user.clone()),
             Self::Run { .. } | Self::Copy { .. } | Self::Place(_) | Self::Arg(_) | Self::Note(_) => {}
         }
     }
@@ -251,7 +257,7 @@ impl Action {
             Self::Env(env) => format!("ENV {}", names(env)),
             Self::Arg(arguments) => format!("ARG {}", names(arguments)),
             Self::Workdir(path) => format!("WORKDIR {path}"),
-            Self::User(user) => format!("USER {user}"),
+            Self::User(user) | Self::KnownUser(user) => format!("USER {user}"),
             Self::Note(text) => text.clone(),
         }
     }

@@ -56,11 +56,24 @@ impl Machine {
         blocking(move || read(pid, &files).map_err(MachineError::Process)).await
     }
 
+    /// How long one of its threads, the one that waited longest, was ready to run while others had the host's CPUs. Zero if
+    /// the kernel does not count it.
+    pub fn waited_for_cpu(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let waits = tasks.filter_map(|task| waited(&fs::read_to_string(task.path().join("schedstat")).ok()?));
+        waits.max().unwrap_or_default()
+    }
+
     /// The part of its usage that the kernel counts anyway. [`Self::usage`] makes it walk through all pages.
     pub async fn quick_usage(&self) -> Result<QuickUsage, MachineError> {
         let (pid, files) = (self.pid(), self.dir().files());
         blocking(move || read_quickly(pid, &files).map_err(MachineError::Process)).await
     }
+}
+
+/// The second number of a thread's `schedstat`, in nanoseconds.
+fn waited(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 fn read_quickly(pid: i32, files: &Path) -> io::Result<QuickUsage> {

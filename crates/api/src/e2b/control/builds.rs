@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::routing::{get, post};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sandling_engine::CreateSpec;
-use sandling_service::{Build, BuildSpec, Level, Line, SaveAs, Stage};
+use sandling_service::{BaseError, Build, BuildSpec, Level, Line, SaveAs, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -123,7 +123,14 @@ async fn begin(
     let plan = recipe.plan()?;
     let (base, note) = match recipe.from() {
         Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
-        Base::Image(name) => app.service.builds.find_base(caller.workspace(), name).await?,
+        Base::Image(name) => match app.service.builds.find_base(caller.workspace(), name).await {
+            // The clients expect that a build finds its image. They show the line of the build's failed step.
+            Err(BaseError::Image(error)) => {
+                app.service.builds.fail_at_base(&found, explain(error.into()))?;
+                return Ok(StatusCode::ACCEPTED);
+            }
+            found => found?,
+        },
     };
     let options = memory(&app).take_options(&found);
     let BuildOptions { names, vcpus, memory_mib, .. } =

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use sandling_engine::{SandboxInfo, State as SandboxState};
 use serde::{Deserialize, Serialize};
 
-use super::view::{listed, metadata_of, state_of};
+use super::view::{is_over, listed, metadata_of, state_of};
 use crate::e2b::settings::Settings;
 use crate::prelude::*;
 
@@ -73,6 +73,7 @@ async fn select(app: &App, caller: &Caller<Read>, wanted: &ListParams) -> Result
         let template = Settings::of(info).template;
         // E2B has no state for a sandbox whose row in the database cannot be read.
         info.state != SandboxState::Unreadable
+            && (!is_over(info) || info.lifetime.sleep.at_the_end)
             && metadata.iter().all(|(key, value)| own.get(key) == Some(value))
             && states.as_ref().is_none_or(|states| states.contains(&state_of(info)))
             && after.is_none_or(|after| info.created_at >= after)

@@ -27,6 +27,7 @@ use crate::app::App;
 
 pub(crate) use list::{NEXT, TOTAL_RUNNING, page_limit};
 pub(crate) use templates::page_of_templates;
+pub(super) use view::is_over;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

@@ -108,9 +108,16 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
 
 pub(super) fn state_of(info: &SandboxInfo) -> &'static str {
     match info.state {
+        State::Running | State::Stalled if is_over(info) && info.lifetime.sleep.at_the_end => "paused",
         State::Orphaned | State::Running | State::Stalled | State::Ended | State::Unreadable => "running",
         State::Paused | State::Hibernated => "paused",
     }
+}
+
+/// Whether the time of a sandbox is over. Until its machine has ended or is saved, which may take seconds, it still runs.
+pub(in crate::e2b) fn is_over(info: &SandboxInfo) -> bool {
+    let is_awake = matches!(info.state, State::Running | State::Stalled);
+    is_awake && end_of(&info.lifetime) <= Timestamp::now()
 }
 
 pub(super) fn end_of(lifetime: &Lifetime) -> Timestamp {

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use sandling_protocol::{CellSpec, CellStatus, Failure, FailureKind, OnLimit, Part, StreamId};
+use sandling_protocol::{CellSpec, CellStatus, Failure, FailureKind, Language, OnLimit, Part, StreamId};
 
 use crate::agent::state::{Agent, READ_BYTES};
 use crate::exec::output::{Log, Memory, Output, Verdict};
 use crate::exec::{Pipe, text_of};
 use crate::failure::failure;
-use crate::interpreters::{Cell, Context, Message, Status};
+use crate::interpreters::{Cell, Context, Message, Permit, Status};
 use crate::streams::Kind;
+use crate::sys::children;
 use crate::sys::fds::{self, ReadResult};
 use crate::timers::Timer;
 
@@ -17,7 +18,7 @@ use crate::timers::Timer;
 /// milliseconds; an emulated guest on a busy host needs more than a second.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Much longer than an interpreter takes to stop a cell: an interrupt just after that ends Node, which then has no handler.
+/// Long enough for a cell to clean up: Python raises `KeyboardInterrupt` each time.
 const NUDGE: Duration = Duration::from_millis(500);
 
 /// The limit for the rich results of one cell, together.
@@ -54,6 +55,8 @@ impl Agent {
             result_bytes: 0,
             started,
             stopping: None,
+            named: false,
+            nudged: false,
             paused: false,
         });
         let interpreter = context.interpreter;
@@ -194,14 +197,51 @@ impl Agent {
         cell.stopping = Some(reason);
         let number = cell.number;
         self.timers.set(GRACE, Timer::CellGrace(key, number));
+        self.start_nudging(key, number);
+    }
+
+    /// Interrupts the running cell, for a client.
+    pub fn interrupt_cell(&mut self, key: u64) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let Some(cell) = &context.cell else { return };
+        let number = cell.number;
+        match context.spec.language {
+            // It cannot be signalled just before its cell begins and while the cell awaits. No code can catch the interrupt.
+            Language::Node => self.start_nudging(key, number),
+            // Code can catch the interrupt and go on, so each one counts.
+            Language::Python | Language::Bash => self.send_interrupt(key),
+        }
+    }
+
+    /// Interrupts a cell now, and repeatedly until it stops.
+    fn start_nudging(&mut self, key: u64, number: u64) {
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else { return };
+        if std::mem::replace(&mut cell.nudged, true) {
+            return self.send_interrupt(key);
+        }
         self.nudge_cell(key, number);
     }
 
-    /// Interrupts a cell repeatedly until it stops.
     pub fn nudge_cell(&mut self, key: u64, number: u64) {
         if self.runs_cell(key, number) {
-            self.signal_context(key, libc::SIGINT);
+            self.send_interrupt(key);
             self.timers.set(NUDGE, Timer::CellNudge(key, number));
+        }
+    }
+
+    /// Names the running cell in a line, and signals its interpreter. Neither can stop a later cell.
+    fn send_interrupt(&mut self, key: u64) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let (Some(interpreter), Some(cell)) = (context.interpreter, &mut context.cell) else { return };
+        let number = cell.number;
+        if !std::mem::replace(&mut cell.named, true) {
+            self.send_line(interpreter, serde_json::json!({ "interrupt": number }).to_string().as_bytes());
+        }
+        let Some(found) = self.interpreters.get(interpreter) else { return };
+        let Some(pid) = found.pid else { return };
+        if found.permit.as_ref().is_none_or(Permit::take) {
+            // Fails only for a process that has ended, which the agent is about to notice.
+            drop(children::signal_main_thread(pid, libc::SIGINT));
         }
     }
 
@@ -213,7 +253,7 @@ impl Agent {
 
     pub fn cell_grace_is_over(&mut self, key: u64, number: u64) {
         if self.runs_cell(key, number) {
-            self.signal_context(key, libc::SIGKILL);
+            self.kill_context(key);
         }
     }
 

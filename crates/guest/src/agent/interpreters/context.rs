@@ -131,26 +131,19 @@ impl Agent {
 
     /// Interrupts a cell; between cells there is nothing to interrupt.
     pub fn interrupt(&mut self, id: &str) -> Result<Response, Failure> {
-        let context = self.contexts.find(id)?;
-        if context.cell.is_some() {
-            let key = context.key;
-            self.signal_context(key, libc::SIGINT);
-        }
+        let key = self.contexts.find(id)?.key;
+        self.interrupt_cell(key);
         Ok(Response::Done)
     }
 
-    pub fn signal_context(&mut self, key: u64, signal: i32) {
+    /// Kills a context's interpreter and its children.
+    pub fn kill_context(&mut self, key: u64) {
         let interpreter = self.contexts.get(key).and_then(|context| context.interpreter);
         let Some(pid) = interpreter.and_then(|key| self.interpreters.get(key)).and_then(|found| found.pid) else {
             return;
         };
-        // SIGKILL, which follows an interrupt without effect, also goes to its children.
-        let sent = match signal {
-            libc::SIGKILL => children::signal_group(pid, signal),
-            _ => children::signal_process(pid, signal),
-        };
         // Fails only for a process that has ended, which the agent is about to notice.
-        drop(sent);
+        drop(children::signal_group(pid, libc::SIGKILL));
     }
 
     /// Replaces a context's interpreter; the stream ends when the new one is ready.

@@ -10,7 +10,7 @@ use crate::agent::state::{Agent, Owner};
 use crate::environment::{Variables, compose};
 use crate::exec::{Plan, Setting, Started, open_pipes};
 use crate::failure::{failure, io_failure};
-use crate::interpreters::{Control, Interpreter, Role};
+use crate::interpreters::{Control, Interpreter, Permit, Role};
 use crate::sys::launch::Session;
 use crate::sys::poller::{Interest, Source};
 use crate::sys::{children, socket};
@@ -68,7 +68,11 @@ impl Agent {
         let (ours, theirs) = socket::pair().map_err(unusable)?;
         let setting = Setting::ours(variables.clone());
         let mut plan = Plan::argv(&self.drivers.command(language, role), variables)?;
-        plan.extra = Some(theirs);
+        plan.extra = vec![theirs];
+        let permit = (language == Language::Node).then(Permit::new).transpose().map_err(unusable)?;
+        if let Some(permit) = &permit {
+            plan.extra.push(permit.descriptor().map_err(unusable)?);
+        }
         // Node cannot call `setsid`, and an interpreter's group is signalled by its process id.
         plan.session = Session::Leader;
         // What a zygote prints while it imports is dropped.
@@ -76,7 +80,8 @@ impl Agent {
         plan.niceness = if matches!(role, Role::Zygote | Role::Spare) { LOW_PRIORITY } else { 0 };
         let started = self.start_program(&plan, &setting, terminal, stdin);
         let mut started = started.map_err(|failure| unsupported_if_missing(failure, &plan))?;
-        let interpreter = Interpreter { pid: started.pid, ..Interpreter::new(language, role, Control::new(ours)) };
+        let interpreter = Interpreter::new(language, role, Control::new(ours));
+        let interpreter = Interpreter { pid: started.pid, permit, ..interpreter };
         let key = self.add_interpreter(interpreter).map_err(unusable)?;
         started.interpreter = Some(key);
         Ok((key, started))
