@@ -17,6 +17,9 @@ use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
 
+/// How often a process is copied until its threads can be recorded in the copy.
+const COPIES: usize = 3;
+
 /// A freeze that failed, before or after the disk got its new overlay. The guest runs again in either case.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
@@ -88,9 +91,23 @@ impl Machine {
     }
 
     async fn copy_over(&self, connection: UnixStream, memory_bytes: u64) -> Result<Frozen, MachineError> {
-        let original = self.pid();
         // Only an emulated machine's process has translated code that is worth caching.
         let record = self.boundary.accelerator == Accelerator::Tcg;
+        let mut copy = self.copy_once(connection, memory_bytes, record).await?;
+        for _ in 1..COPIES {
+            if !record || copy.thread_table().is_some() {
+                break;
+            }
+            // A worker of QEMU's began or ended meanwhile, as they do for seconds after disk requests, or one of its threads
+            // got no CPU on a busy host.
+            drop(copy);
+            copy = self.copy_once(self.connect_copy().await?, memory_bytes, record).await?;
+        }
+        Ok(copy)
+    }
+
+    async fn copy_once(&self, connection: UnixStream, memory_bytes: u64, record: bool) -> Result<Frozen, MachineError> {
+        let original = self.pid();
         blocking(move || Frozen::take(connection, original, memory_bytes, record).map_err(MachineError::Process)).await
     }
 
