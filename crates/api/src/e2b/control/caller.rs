@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use sandling_engine::Sandbox;
+use sandling_engine::{EndReason, Sandbox};
 use sandling_service::WorkspaceName;
 
+use super::view::is_over;
 use crate::app::App;
 use crate::auth::{Caller, Need};
 use crate::call::Call;
@@ -44,12 +45,17 @@ async fn sandbox<N>(app: &App, caller: &Caller<N>, text: &str) -> Result<Arc<San
         Some(id) => app.engine.find(caller.workspace().as_str(), id).await,
         None => None,
     };
-    if let Some(found) = found {
+    let info = found.as_ref().map(|found| found.info());
+    let is_ending = info.is_some_and(|info| is_over(&info) && !info.lifetime.sleep.at_the_end);
+    if let Some(found) = found
+        && !is_ending
+    {
         return Ok(found);
     }
     let ended = id.map(|id| app.engine.ended(&id)).transpose()?.flatten();
     let own = ended.filter(|(info, _)| info.workspace == caller.workspace().as_str());
     let message = match own {
+        _ if is_ending => format!("sandbox {text:?} doesn't exist any more: {}", EndReason::Ttl),
         Some((_, why)) => format!("sandbox {text:?} doesn't exist any more: {}", cause(why)),
         None => format!("sandbox {text:?} doesn't exist or you don't have access to it"),
     };

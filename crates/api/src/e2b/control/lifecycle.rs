@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::caller::SandboxCall;
 use super::identity_files;
 use super::sandboxes::{DEFAULT_TIMEOUT, kept, timeout};
-use super::view::{SandboxView, end_of};
+use super::view::{SandboxView, end_of, is_over};
 use crate::prelude::*;
 use crate::preview::host::Origin;
 
@@ -57,7 +57,8 @@ async fn resume(
     origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
-    if call.sandbox.info().state == SandboxState::Running {
+    let info = call.sandbox.info();
+    if info.state == SandboxState::Running && !is_over(&info) {
         return Err(ApiError::conflict("sandbox_running", "the sandbox is running already"));
     }
     call.sandbox.resume().await?;

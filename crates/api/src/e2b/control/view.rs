@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sandling_engine::{Attachment, Lifetime, SandboxInfo, State};
+use sandling_engine::{Attachment, Kept, Lifetime, SandboxInfo, State};
 use sandling_service::{Principal, Scope};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -101,7 +101,11 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
         view["envdAccessToken"] = token::access(app, principal, &info.id).into();
     }
     if state_of(info) == "paused" {
-        view["pauseMode"] = if info.sleeps_without_memory() { "filesystem" } else { "full" }.into();
+        let is_disk_only = match is_over(info) {
+            true => info.lifetime.sleep.keeps == Kept::Disk,
+            false => info.sleeps_without_memory(),
+        };
+        view["pauseMode"] = if is_disk_only { "filesystem" } else { "full" }.into();
     }
     view
 }
