@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::TryStreamExt;
+use futures_util::future::join_all;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::blobs::{Blobs, Kind};
@@ -95,7 +96,7 @@ pub async fn sweep<L: Ledger, C: Clock>(
     for batch in candidates.chunks(BATCH) {
         let me = records.begin_sweep().await?.ok_or(SweepError::Fenced)?;
         let removed = match needed.learn(blobs, records).await {
-            Ok(()) => remove(blobs, batch, &needed, records, &me, |found| now.age(found) >= grace).await,
+            Ok(()) => remove(blobs, batch, &needed, records, &me, (now, grace)).await,
             Err(error) => Err(error),
         };
         records.end_sweep(&me).await;
@@ -113,26 +114,38 @@ async fn remove<L: Ledger, C: Clock>(
     needed: &Needed,
     records: &SnapshotRecords<'_, L, C>,
     me: &Identity,
-    is_old: impl Fn(&ObjectMeta) -> bool,
+    oldest: (StoreTime, Duration),
 ) -> Result<Swept, SweepError> {
-    let is_old = &is_old;
-    let removing = stream::iter(batch).map(|Candidate { kind, name, found }| async move {
-        // An upload may have written it again since it was listed.
-        let is_garbage = !needed.objects.contains(name)
-            && blobs.head(*kind, name).await?.is_some_and(|now| is_old(&now) && now.size == found.size);
-        if !is_garbage {
-            return Ok(Swept::default());
+    let mut swept = Swept::default();
+    for some in batch.chunks(AT_ONCE) {
+        let removing = some.iter().map(|candidate| remove_one(blobs, candidate, needed, records, me, oldest));
+        for one in join_all(removing).await {
+            let one = one?;
+            swept.objects += one.objects;
+            swept.bytes += one.bytes;
         }
-        if !records.may_sweep(me) {
-            return Err(SweepError::Fenced);
-        }
-        blobs.delete(&found.location).await?;
-        Ok(Swept { objects: 1, bytes: found.size })
-    });
-    let add = |sum: Swept, one: Swept| async move {
-        Ok(Swept { objects: sum.objects + one.objects, bytes: sum.bytes + one.bytes })
-    };
-    removing.buffer_unordered(AT_ONCE).try_fold(Swept::default(), add).await
+    }
+    Ok(swept)
+}
+
+async fn remove_one<L: Ledger, C: Clock>(
+    blobs: &Blobs,
+    Candidate { kind, name, found }: &Candidate,
+    needed: &Needed,
+    records: &SnapshotRecords<'_, L, C>,
+    me: &Identity,
+    (now, grace): (StoreTime, Duration),
+) -> Result<Swept, SweepError> {
+    // An upload may have written it again since it was listed.
+    let again = if needed.objects.contains(name) { None } else { blobs.head(*kind, name).await? };
+    if again.is_none_or(|again| now.age(&again) < grace || again.size != found.size) {
+        return Ok(Swept::default());
+    }
+    if !records.may_sweep(me) {
+        return Err(SweepError::Fenced);
+    }
+    blobs.delete(&found.location).await?;
+    Ok(Swept { objects: 1, bytes: found.size })
 }
 
 async fn old(blobs: &Blobs, kind: Kind, now: StoreTime, grace: Duration) -> Result<Vec<Candidate>, StoreError> {

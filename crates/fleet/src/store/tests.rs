@@ -137,7 +137,8 @@ impl ObjectStore for Faulty {
         let is_head = options.head;
         let found = self.objects.get_opts(at, options).await;
         let meet = self.meet.lock().unwrap().clone();
-        if let (Err(_), Some(meet)) = (&found, meet) {
+        let is_missing = found.is_err();
+        if let Some(meet) = meet.filter(|_| is_missing) {
             meet.wait().await;
         }
         let mut found = found?;
