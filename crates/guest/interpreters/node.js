@@ -5,8 +5,8 @@
 //     node node.js spare|cold
 //
 // The guest agent speaks JSON lines on file descriptor 3, and descriptor 4 is the permit to signal this process; README.md
-// is the contract. Node cannot fork, so every spare
-// is started as a process of its own, and the agent makes it the leader of a session.
+// is the contract. Node cannot fork, so every spare is started as a process of its own, and the agent makes it the leader of
+// a session.
 
 const fs = require('fs');
 const os = require('os');

@@ -7,9 +7,9 @@
 //!        clock             written to learn the store's time
 //! ```
 //!
-//! A pack or manifest never changes, and two nodes that write one name write the same bytes, so writing needs no agreement. The store
-//! is not trusted: what comes from it is compared with its name before anything else looks at it. Only the fleet's nodes
-//! have the key.
+//! A pack or manifest never changes, and two nodes that write one name write the same bytes, so writing needs no agreement.
+//! The store is not trusted: what comes from it is compared with its name before anything else looks at it. Only the fleet's
+//! nodes have the key.
 
 mod blobs;
 mod chunks;
