@@ -1,5 +1,6 @@
 //! Directories as tar streams, which the guest's own tar packs and unpacks. Thousands of files take one command.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sandling_protocol::{Failure, FailureKind, Part, Program, Stdin};
@@ -9,6 +10,9 @@ use super::exec::{Execution, Output, RunError, RunSpec};
 use super::handle::Sandbox;
 use crate::link::{LinkError, StreamSender};
 
+/// GNU tar moves 10 KiB at a time, and an emulated guest then mostly switches between processes. In pieces of the size of a
+/// pipe, a large file takes a third to a half of the time. Other tars ignore the variable.
+const TAR_OPTIONS: &str = "--blocking-factor=128";
 /// Unpacks into the directory that is its argument, and creates it. The files belong to the user who runs it.
 const UNPACK: &str = "mkdir -p -- \"$0\" && exec tar -xpf - --no-same-owner -C \"$0\"";
 /// Packs the directory that is its argument, without what the kernel makes up: some of those files have no end. A file that
@@ -49,7 +53,8 @@ impl Sandbox {
 
 fn spec(script: &str, path: &str, stdin: Stdin) -> RunSpec {
     let program = ["sh", "-c", script, path].map(str::to_owned).to_vec();
-    RunSpec { stdin, output_limit: u64::MAX, ..RunSpec::new(Program::Argv(program)) }
+    let env = BTreeMap::from([("TAR_OPTIONS".to_owned(), TAR_OPTIONS.to_owned())]);
+    RunSpec { stdin, env, output_limit: u64::MAX, ..RunSpec::new(Program::Argv(program)) }
 }
 
 impl ArchiveUpload {
