@@ -61,6 +61,11 @@ def test_patterns_of_dockerignore_work_as_in_docker() -> None:
     assert ignore.has_exceptions and not DockerIgnore("*.log").has_exceptions
 
 
+def test_the_line_of_dockerignore_that_is_no_pattern_is_named() -> None:
+    with pytest.raises(ValueError, match=r"'\[z-a\]' of .dockerignore is no pattern"):
+        DockerIgnore("*.log\n[z-a]\n")
+
+
 def test_an_archive_leaves_out_what_is_ignored_but_not_its_exceptions(tmp_path: Path) -> None:
     for name in ("a.txt", "b.log", "deep/c.log", "deep/kept/d.txt", "src/e.c"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,12 @@ export class DockerIgnore {
       .map((line) => line.trim())) {
       const keeps = line.startsWith("!");
       const parts = normalParts(keeps ? line.slice(1).trim() : line);
-      if (parts.length > 0 && !line.startsWith("#")) this.#patterns.push({ keeps, expression: expressionOf(parts) });
+      if (parts.length === 0 || line.startsWith("#")) continue;
+      try {
+        this.#patterns.push({ keeps, expression: expressionOf(parts) });
+      } catch (error) {
+        throw new SyntaxError(`the line ${JSON.stringify(line)} of .dockerignore is no pattern`, { cause: error });
+      }
     }
   }
 

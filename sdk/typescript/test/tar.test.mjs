@@ -89,6 +89,10 @@ test("patterns of .dockerignore work as in Docker", () => {
   assert(ignore.hasExceptions && !new DockerIgnore("*.log").hasExceptions);
 });
 
+test("the line of .dockerignore that is no pattern is named", () => {
+  assert.throws(() => new DockerIgnore("*.log\n[z-a]\n"), /"\[z-a\]" of .dockerignore is no pattern/);
+});
+
 test(
   "an archive leaves out what is ignored, but not its exceptions",
   scratch(async (directory) => {

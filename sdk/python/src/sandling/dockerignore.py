@@ -16,7 +16,10 @@ class DockerIgnore:
             keeps = line.startswith("!")
             parts = _normal_parts(line[1:].strip() if keeps else line)
             if parts and not line.startswith("#"):
-                self._patterns.append((keeps, _expression(parts)))
+                try:
+                    self._patterns.append((keeps, _expression(parts)))
+                except re.error as error:
+                    raise ValueError(f"the line {line!r} of .dockerignore is no pattern: {error}") from None
 
     @classmethod
     def of(cls, directory: str) -> DockerIgnore:
