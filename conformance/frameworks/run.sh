@@ -4,10 +4,10 @@
 #
 #   conformance/frameworks/run.sh SANDLING [FRAMEWORK...]
 #
-# SANDLING is the path of the binary. A framework is a directory beside this file; by default all of them run. Each runs
-# its example in docs/frameworks.md, and its own suite for sandboxes if there is one. CONFORMANCE_NEWEST=1 uses the newest
-# packages instead of the pinned ones. `conformance/server.sh` says which templates are used. Exits with 0 only if all
-# passed and nothing was left behind.
+# SANDLING is the path of the binary. A framework is a directory beside this file, except `support`; by default all of
+# them run. Each runs its example in docs/frameworks.md, and its own suite for sandboxes if there is one.
+# CONFORMANCE_NEWEST=1 uses the newest packages instead of the pinned ones. `conformance/server.sh` says which templates
+# are used. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,8 +15,8 @@ sandling=$(realpath "${1:?usage: run.sh SANDLING [FRAMEWORK...]}")
 shift
 suites=("$@")
 if [ ${#suites[@]} -eq 0 ]; then
-  mapfile -t suites < <(cd "$here" && find . -mindepth 2 -maxdepth 2 \( -name requirements.txt -o -name package.json \) \
-    -printf '%h\n' | sed 's|^\./||' | sort)
+  mapfile -t suites < <(cd "$here" && find . -mindepth 2 -maxdepth 2 ! -path './support/*' \
+    \( -name requirements.txt -o -name package.json \) -printf '%h\n' | sed 's|^\./||' | sort)
 fi
 
 # Machines outlive the process that started them. A subreaper finds those that were forgotten.
