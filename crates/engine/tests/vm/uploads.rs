@@ -100,7 +100,7 @@ async fn forks_checkpoints_and_hibernations_during_uploads_have_no_disk_of_their
     let copies = async {
         let mut forks = Vec::new();
         for _ in 0..3 {
-            forks.extend(engine.engine.fork(&sandbox, ForkSpec::default()).await.unwrap());
+            forks.extend(engine.engine.fork(&sandbox, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap());
             engine.engine.checkpoint(&sandbox, None).await.unwrap();
         }
         forks
