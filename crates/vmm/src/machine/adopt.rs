@@ -34,7 +34,7 @@ impl Machine {
         let qmp = Qmp::negotiate(stream, GREETING_LIMIT).await?;
         let died = death::watch(processes.clone(), dir.clone());
         let machine = Self { dir, qmp, processes, boundary: record.boundary, died, lending: Lending::default() };
-        machine.take_back_leftover().await;
+        machine.take_back_leftover().await?;
         Ok(Some(machine))
     }
 }

@@ -9,11 +9,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::error::MachineError;
 use super::handle::Machine;
-use super::plug::{PlugAccess, device, file_node};
+use super::plug::{PlugAccess, device, file_node, name};
 
 /// Its address on the SCSI bus, far from those of volumes.
 pub const LENT_SLOT: u32 = 63;
@@ -55,8 +56,12 @@ impl Machine {
     }
 
     /// Removes a disk that an earlier caller lent and did not take back.
-    pub(super) async fn take_back_leftover(&self) {
-        // Usually there is none.
-        let _ = self.unplug(LENT_SLOT).await;
+    pub(super) async fn take_back_leftover(&self) -> Result<(), MachineError> {
+        let nodes = self.command("query-named-block-nodes", json!({ "flat": true })).await?;
+        let is_lent = |node: &Value| node["node-name"] == name(LENT_SLOT);
+        if nodes.as_array().is_some_and(|nodes| nodes.iter().any(is_lent)) {
+            self.unplug(LENT_SLOT).await?;
+        }
+        Ok(())
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn descriptor_set(slot: u32) -> u32 {
     FIRST_SET + slot
 }
 
-fn name(slot: u32) -> String {
+pub(super) fn name(slot: u32) -> String {
     format!("volume-{slot}")
 }
 
