@@ -51,7 +51,7 @@ pub(crate) async fn body(mut download: Download) -> Result<Response, ApiError> {
 }
 
 /// Writes a body to a file.
-pub(crate) async fn send(upload: &Upload, body: Body) -> Result<(), ApiError> {
+pub(crate) async fn send(upload: &mut Upload, body: Body) -> Result<(), ApiError> {
     let mut body = frames(body);
     while let Some(bytes) = body.next().await? {
         upload.send(&bytes).await?;

@@ -15,6 +15,7 @@ mod failure;
 mod files;
 mod identity;
 mod interpreters;
+mod lent_disk;
 mod link;
 mod outbox;
 mod ports;

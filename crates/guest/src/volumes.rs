@@ -111,7 +111,7 @@ fn wait_for_disk(slot: u32) -> Result<PathBuf, Failure> {
 }
 
 /// The device node of the disk with this address, once the kernel has probed it.
-fn find_disk(slot: u32) -> Option<PathBuf> {
+pub fn find_disk(slot: u32) -> Option<PathBuf> {
     let address = format!(":0:{slot}:0");
     let device = fs::read_dir(SCSI_DEVICES).ok()?.flatten().find(|entry| {
         let name = entry.file_name();

@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use sandling_protocol::{CHUNK, Event, Failure, FailureKind, Outcome, Part, Response, StreamId, ToHost, WINDOW};
+use sandling_protocol::{
+    CHUNK, Event, Failure, FailureKind, LentDisk, Outcome, Part, Response, StreamId, ToHost, WINDOW,
+};
 
 use crate::failure::failure;
 use crate::outbox::Outbox;
@@ -89,6 +91,11 @@ impl Pool {
     }
 }
 
+/// The answer to bytes for an upload that has ended. Why it ended is the upload's own answer.
+pub fn no_upload() -> Failure {
+    failure(FailureKind::NotFound, "the upload has ended")
+}
+
 /// The host no longer reads the stream: stop and leave no trace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cancelled;
@@ -110,9 +117,18 @@ struct ChannelState {
     credit: usize,
     /// Bytes that the host may still send.
     window: usize,
-    inbox: VecDeque<Vec<u8>>,
+    inbox: VecDeque<Input>,
     finished: bool,
     cancelled: bool,
+    /// The worker has answered and takes nothing more.
+    answered: bool,
+}
+
+/// What the host sends to a worker.
+pub enum Input {
+    Bytes(Vec<u8>),
+    /// The content of a disk, and the stream that says when it has been taken.
+    Disk(LentDisk, WorkerStream),
 }
 
 impl WorkerChannel {
@@ -133,10 +149,22 @@ impl WorkerChannel {
     pub fn deliver(&self, bytes: Vec<u8>) -> Result<(), Overrun> {
         let mut state = self.lock();
         state.window = state.window.checked_sub(bytes.len()).ok_or(Overrun)?;
-        state.inbox.push_back(bytes);
+        state.inbox.push_back(Input::Bytes(bytes));
         drop(state);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Hands over a disk, whose bytes follow those that were delivered before.
+    pub fn deliver_disk(&self, disk: LentDisk, taken: WorkerStream) {
+        let mut state = self.lock();
+        if state.answered {
+            drop(state);
+            return taken.end(Err(no_upload()));
+        }
+        state.inbox.push_back(Input::Disk(disk, taken));
+        drop(state);
+        self.changed.notify_all();
     }
 
     pub fn finish(&self) {
@@ -175,8 +203,14 @@ pub struct WorkerStream {
 
 impl WorkerStream {
     pub fn new(stream: StreamId, session: u64, outbox: Arc<Outbox>) -> std::io::Result<Self> {
-        let state =
-            ChannelState { credit: WINDOW, window: WINDOW, inbox: VecDeque::new(), finished: false, cancelled: false };
+        let state = ChannelState {
+            credit: WINDOW,
+            window: WINDOW,
+            inbox: VecDeque::new(),
+            finished: false,
+            cancelled: false,
+            answered: false,
+        };
         let cancelled = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let end = Arc::new(WorkerChannel { state: Mutex::new(state), changed: Condvar::new(), cancelled });
         Ok(Self { stream, session, end, outbox, offset: 0, answered: false })
@@ -206,16 +240,22 @@ impl WorkerStream {
         Ok(())
     }
 
-    /// Receives the host's next bytes; `None` when the host has finished.
-    pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Cancelled> {
+    /// Receives what the host sends next; `None` when the host has finished.
+    pub fn receive(&mut self) -> Result<Option<Input>, Cancelled> {
         let mut state = self.end.wait(|state| state.finished || !state.inbox.is_empty())?;
-        let Some(bytes) = state.inbox.pop_front() else {
+        let Some(input) = state.inbox.pop_front() else {
             return Ok(None);
         };
-        state.window += bytes.len();
-        drop(state);
-        self.post(&ToHost::Credit { stream: self.stream, bytes: bytes.len() as u32 }, &[])?;
-        Ok(Some(bytes))
+        if let Input::Bytes(bytes) = &input {
+            state.window += bytes.len();
+            drop(state);
+            self.post(&ToHost::Credit { stream: self.stream, bytes: bytes.len() as u32 }, &[])?;
+        }
+        Ok(Some(input))
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.end.lock().cancelled
     }
 
     pub fn event(&self, event: Event) -> Result<(), Cancelled> {
@@ -228,7 +268,17 @@ impl WorkerStream {
 
     fn answer(&mut self, result: Result<Response, Failure>) {
         self.answered = true;
-        if self.end.lock().cancelled {
+        let mut state = self.end.lock();
+        state.answered = true;
+        let left = std::mem::take(&mut state.inbox);
+        let cancelled = state.cancelled;
+        drop(state);
+        for input in left {
+            if let Input::Disk(_, taken) = input {
+                taken.end(Err(no_upload()));
+            }
+        }
+        if cancelled {
             return;
         }
         let outcome = result.map_or_else(Outcome::Failed, Outcome::Ok);

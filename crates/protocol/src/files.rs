@@ -69,6 +69,28 @@ pub struct TreeEntry {
     pub target: Option<String>,
 }
 
+/// A disk that the guest has for a moment. It begins with a block that names it, because the guest may still see the disk
+/// that was in the slot before. The content follows, and fills the last block with zeros.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentDisk {
+    pub slot: u32,
+    pub name: String,
+    /// The length of the content.
+    pub bytes: u64,
+}
+
+impl LentDisk {
+    /// All accesses are to whole blocks.
+    pub const BLOCK: usize = 4096;
+
+    /// The first block.
+    pub fn header(&self) -> Vec<u8> {
+        let mut block = self.name.clone().into_bytes();
+        block.resize(Self::BLOCK, 0);
+        block
+    }
+}
+
 /// A change under a watched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {

@@ -8,16 +8,20 @@
 //! |---|---|
 //! | 1 | The protocol as first released. The guest ignores the host's number, answers 1, and drops an unknown request without an answer. |
 //! | 2 | The guest agrees to the host's generation, and answers an unknown request with [`FailureKind::Unsupported`](crate::FailureKind::Unsupported). |
+//! | 3 | Large uploads reach the guest on a disk ([`Request::TakeDisk`](crate::Request::TakeDisk)). |
 //!
 //! Optional fields can be added within a generation, if a peer that ignores them does no harm. Everything else (a request,
-//! an event, a field that must not be ignored) needs a new generation: raise [`CURRENT`], keep the one before it, extend
+//! an event, a field that must not be ignored) needs a new generation: raise [`CURRENT`], keep the earlier ones, extend
 //! [`Request::since`](crate::Request::since), and add golden frames.
 
 /// The generation that this code speaks by preference.
-pub const CURRENT: u32 = 2;
+pub const CURRENT: u32 = 3;
 
-/// The oldest generation that this code speaks: the one before the current.
-pub const OLDEST: u32 = CURRENT - 1;
+/// The first generation whose guests take the bytes of an upload from a disk.
+pub const TAKES_DISKS: u32 = 3;
+
+/// The oldest generation that this code speaks.
+pub const OLDEST: u32 = 1;
 
 /// The guest's answer to the newest generation that a host speaks: that one if the guest speaks it, else the guest's
 /// nearest.

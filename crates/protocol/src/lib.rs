@@ -18,7 +18,7 @@ mod message;
 
 pub use context::{CellReport, CellSpec, CellStatus, ContextInfo, ContextSpec, Language, Traceback};
 pub use exec::{ExecInfo, ExecSpec, ExecState, Exit, ExitReason, OnLimit, Program, Stdin, TerminalSize};
-pub use files::{Change, ChangeKind, Entry, EntryKind, TreeEntry, WriteMode};
+pub use files::{Change, ChangeKind, Entry, EntryKind, LentDisk, TreeEntry, WriteMode};
 pub use identity::{Identity, Limits, Proof, Usage};
 pub use message::{Event, Failure, FailureKind, Outcome, Part, Request, Response, StreamId, ToGuest, ToHost};
 

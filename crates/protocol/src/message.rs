@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellReport, CellSpec, Change, ContextInfo, ContextSpec, Entry, ExecInfo, ExecSpec, Exit, Identity, Language, Proof,
-    TerminalSize, Usage, WriteMode, generation,
+    CellReport, CellSpec, Change, ContextInfo, ContextSpec, Entry, ExecInfo, ExecSpec, Exit, Identity, Language,
+    LentDisk, Proof, TerminalSize, Usage, WriteMode, generation,
 };
 
 /// A stream's number. The host chooses it and does not use it twice in one session.
@@ -222,6 +222,13 @@ pub enum Request {
         lost: bool,
     },
 
+    /// Continues the upload that another stream receives with the bytes of a disk. Ends with `Done` when they are in the
+    /// file. If they cannot be, the upload fails as well.
+    TakeDisk {
+        upload: StreamId,
+        disk: LentDisk,
+    },
+
     /// A request of a later generation. The guest answers with [`FailureKind::Unsupported`].
     #[serde(other)]
     Unknown,
@@ -230,7 +237,10 @@ pub enum Request {
 impl Request {
     /// The generation that introduced the request, or the newest field of it that a guest must not ignore.
     pub fn since(&self) -> u32 {
-        1
+        match self {
+            Self::TakeDisk { .. } => generation::TAKES_DISKS,
+            _ => 1,
+        }
     }
 }
 

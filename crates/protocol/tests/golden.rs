@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const TO_GUEST: &str = include_str!("golden/generation-1/to_guest.txt");
+const TO_GUEST_3: &str = include_str!("golden/generation-3/to_guest.txt");
 const TO_HOST: &str = include_str!("golden/generation-1/to_host.txt");
 const TREE_ENTRIES: &str = include_str!("golden/generation-1/tree_entries.txt");
 
@@ -47,6 +48,11 @@ fn a_generation_1_guest_can_read_what_the_host_writes() {
 }
 
 #[test]
+fn a_generation_3_guest_can_read_what_generation_1_did_not_know() {
+    check(TO_GUEST_3, &samples::to_guest_3());
+}
+
+#[test]
 fn the_host_can_read_what_a_generation_1_guest_writes() {
     check(TO_HOST, &samples::to_host());
 }
@@ -72,13 +78,14 @@ fn golden_generation(request: &Request) -> Option<u32> {
         Request::RestartContext { .. } | Request::CloseContext { .. } | Request::ListContexts => Some(1),
         Request::Connect { .. } | Request::ListPorts | Request::Usage | Request::Sync => Some(1),
         Request::GrowDisk { .. } | Request::MountVolume { .. } | Request::UnmountVolume { .. } => Some(1),
+        Request::TakeDisk { .. } => Some(3),
         Request::Unknown => None,
     }
 }
 
 #[test]
 fn every_request_names_the_generation_that_introduced_it() {
-    for (name, message, _) in samples::to_guest() {
+    for (name, message, _) in samples::to_guest().into_iter().chain(samples::to_guest_3()) {
         if let ToGuest::Open { request, .. } = message {
             assert_eq!(Some(request.since()), golden_generation(&request), "{name}");
         }

@@ -59,8 +59,8 @@ async fn write(
     let mode = params.mode.as_deref().map(permissions).transpose()?;
     let write = params.write.map_or(WriteMode::Replace, IntoEngine::into_engine);
     call.app.engine.before(&call.sandbox, Cause::Files, &format!("write {path}")).await?;
-    let upload = call.sandbox.write_file(&path, write, mode, params.user)?;
-    send(&upload, request.into_body()).await?;
+    let mut upload = call.sandbox.write_file(&path, write, mode, params.user)?;
+    send(&mut upload, request.into_body()).await?;
     let bytes = upload.finish().await?;
     Ok(Json(Written { path, bytes }))
 }

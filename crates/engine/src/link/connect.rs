@@ -84,6 +84,11 @@ impl Link {
         Ok(stream)
     }
 
+    /// The generation of the protocol that the guest speaks.
+    pub fn generation(&self) -> u32 {
+        self.inner.generation
+    }
+
     /// Asks for something that is answered by one response.
     pub async fn call(&self, request: Request) -> Result<Response, LinkError> {
         self.open(request, &[])?.drain(|_, _| {}).await

@@ -64,6 +64,10 @@ impl Stream {
         }
     }
 
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
     /// A handle that can send while another task reads.
     pub fn sender(&self) -> StreamSender {
         StreamSender { id: self.id, link: self.link.clone(), send_window: self.send_window.clone() }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sandling_protocol::{Change, Entry, Event, Failure, FailureKind, Outcome, Part, Request, Response, WriteMode};
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::activity::InUse;
 use super::error::UseError;
 use super::handle::Sandbox;
-use crate::link::{Incoming, LinkError, Stream, StreamSender};
+use super::upload::Upload;
+use crate::link::{Incoming, LinkError, Stream};
 
 /// The most entries one listing brings; a larger tree is walked piece by piece.
 const MAX_ENTRIES: usize = 200_000;
@@ -19,13 +19,6 @@ const MAX_LISTING: usize = 128 * 1024 * 1024;
 /// A file that is being read.
 pub struct Download {
     stream: Stream,
-    _in_use: InUse,
-}
-
-/// A file that is being written. It is there when [`Upload::finish`] returned, and not before.
-pub struct Upload {
-    stream: Stream,
-    sender: StreamSender,
     _in_use: InUse,
 }
 
@@ -63,7 +56,7 @@ impl Sandbox {
     ) -> Result<Upload, UseError> {
         let (live, in_use) = self.live()?;
         let stream = live.link.open(Request::WriteFile { path: path.to_owned(), write, mode, user, metadata }, &[])?;
-        Ok(Upload { sender: stream.sender(), stream, _in_use: in_use })
+        Ok(Upload::new(live, stream, in_use))
     }
 
     /// The entries of a directory, `depth` levels down.
@@ -145,38 +138,6 @@ impl Download {
             all.extend(bytes);
         }
         Ok(all)
-    }
-}
-
-impl Upload {
-    pub async fn send(&self, bytes: &[u8]) -> Result<(), UseError> {
-        match self.sender.send(bytes).await {
-            // The guest ended the stream; why is in the outcome that `finish` reads.
-            Ok(()) | Err(LinkError::Closed(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    pub async fn send_all(&self, mut source: impl AsyncRead + Unpin) -> std::io::Result<Result<(), UseError>> {
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let read = source.read(&mut buffer).await?;
-            if read == 0 {
-                return Ok(Ok(()));
-            }
-            if let Err(error) = self.send(&buffer[..read]).await {
-                return Ok(Err(error));
-            }
-        }
-    }
-
-    /// Puts the file in its place, and says how many bytes it has.
-    pub async fn finish(self) -> Result<u64, UseError> {
-        self.sender.finish()?;
-        match self.stream.drain(|_, _| {}).await? {
-            Response::Written { bytes } => Ok(bytes),
-            _ => Err(LinkError::Unexpected.into()),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use sandling_protocol::{ChangeKind, EntryKind, FailureKind, WriteMode};
 use crate::harness::{engine, shell};
 
 async fn write(sandbox: &Arc<Sandbox>, path: &str, mode: WriteMode, bytes: &[u8]) -> Result<u64, UseError> {
-    let upload = sandbox.write_file(path, mode, None, None)?;
+    let mut upload = sandbox.write_file(path, mode, None, None)?;
     upload.send(bytes).await?;
     upload.finish().await
 }
@@ -69,7 +69,7 @@ async fn an_upload_that_is_given_up_leaves_no_trace() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
     write(&sandbox, "/tmp/f/old", WriteMode::Replace, b"old").await.unwrap();
-    let upload = sandbox.write_file("/tmp/f/old", WriteMode::Replace, None, None).unwrap();
+    let mut upload = sandbox.write_file("/tmp/f/old", WriteMode::Replace, None, None).unwrap();
     upload.send(b"half of someth").await.unwrap();
     drop(upload);
     // The next request on the link comes after the cancellation.

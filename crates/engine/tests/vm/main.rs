@@ -27,4 +27,5 @@ mod runs;
 mod servers;
 mod standbys;
 mod torn;
+mod uploads;
 mod volume;

@@ -258,7 +258,7 @@ async fn a_parent_and_its_fork_can_be_compared_and_strangers_cannot() {
     let (engine, parent) = (engine.engine.clone(), engine.sandbox().await);
     shell(&parent, "echo parent > /root/file").await;
     let child = engine.fork(&parent, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap().remove(0).sandbox;
-    let upload = child.write_file("/root/new", WriteMode::Replace, None, None).unwrap();
+    let mut upload = child.write_file("/root/new", WriteMode::Replace, None, None).unwrap();
     upload.send(b"child\n").await.unwrap();
     upload.finish().await.unwrap();
     shell(&parent, "echo more >> /root/file").await;

@@ -5,7 +5,7 @@ use sandling_protocol::{Failure, FailureKind, Request, Response, StreamId, ToGue
 use super::state::Agent;
 use crate::failure::{failure, io_failure};
 use crate::streams::{Kind, Stream};
-use crate::worker::{WorkerStream, Workers};
+use crate::worker::{WorkerStream, Workers, no_upload};
 use crate::{disk, files, ports, usage, volumes};
 
 impl Agent {
@@ -104,6 +104,14 @@ impl Agent {
             Request::UnmountVolume { slot, lost } => {
                 self.work(stream, move |work| work.end(volumes::unmount(slot, lost)))?
             }
+            Request::TakeDisk { upload, disk } => {
+                let taken = self.worker_stream(stream)?;
+                let Some(Kind::Worker(upload)) = self.streams.kind(upload) else { return Err(no_upload()) };
+                let (upload, own) = (upload.clone(), taken.channel());
+                self.streams.set_kind(stream, Kind::Worker(own));
+                upload.deliver_disk(disk, taken);
+                None
+            }
             watch @ Request::Watch { .. } => {
                 let watchers = self.watchers.clone();
                 self.work_on(&watchers, stream, move |work| files::serve(watch, work))?
@@ -133,12 +141,16 @@ impl Agent {
         stream: StreamId,
         job: impl FnOnce(WorkerStream) + Send + 'static,
     ) -> Result<Option<Response>, Failure> {
-        let work = WorkerStream::new(stream, self.streams.session, self.streams.outbox.clone())
-            .map_err(|error| io_failure("a worker", &error))?;
+        let work = self.worker_stream(stream)?;
         let end = work.channel();
         workers.run(move || job(work))?;
         self.streams.set_kind(stream, Kind::Worker(end));
         Ok(None)
+    }
+
+    fn worker_stream(&self, stream: StreamId) -> Result<WorkerStream, Failure> {
+        WorkerStream::new(stream, self.streams.session, self.streams.outbox.clone())
+            .map_err(|error| io_failure("a worker", &error))
     }
 
     fn data(&mut self, stream: StreamId, bytes: Vec<u8>) {

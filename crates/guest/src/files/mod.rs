@@ -1,5 +1,6 @@
 //! Requests about files, which run on worker threads.
 
+mod blocks;
 mod change;
 mod copy;
 mod entry;

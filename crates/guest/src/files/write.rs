@@ -15,12 +15,14 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, linkat
 use rustix::io::Errno;
 use sandling_protocol::{Failure, FailureKind, Response, WriteMode};
 
+use super::blocks::copy_blocks;
 use super::metadata;
 use super::path::{about, target};
 use super::serve::Stopped;
 use crate::failure::failure;
+use crate::lent_disk;
 use crate::users::User;
-use crate::worker::WorkerStream;
+use crate::worker::{Input, WorkerStream};
 
 const NEW_FILE_MODE: u32 = 0o644;
 
@@ -70,11 +72,21 @@ fn check_write_target(target: &Path, how: WriteMode, existing: Option<&Metadata>
     }
 }
 
-fn receive(file: &mut impl Write, path: &Path, work: &mut WorkerStream) -> Result<u64, Stopped> {
+fn receive(file: &mut File, path: &Path, work: &mut WorkerStream) -> Result<u64, Stopped> {
     let mut total = 0;
-    while let Some(bytes) = work.receive()? {
-        file.write_all(&bytes).map_err(about(path))?;
-        total += bytes.len() as u64;
+    while let Some(input) = work.receive()? {
+        match input {
+            Input::Bytes(bytes) => {
+                file.write_all(&bytes).map_err(about(path))?;
+                total += bytes.len() as u64;
+            }
+            Input::Disk(disk, taken) => {
+                let content = lent_disk::open(&disk)?;
+                copy_blocks(&content, file, disk.bytes, || work.is_cancelled()).map_err(about(path))?;
+                total += disk.bytes;
+                taken.end(Ok(Response::Done));
+            }
+        }
     }
     Ok(total)
 }
@@ -191,7 +203,7 @@ impl Upload {
 
     /// Copies the bytes into a file that exists.
     fn overwrite(&mut self, target: &Path, attributes: &Attributes) -> io::Result<()> {
-        let mut existing = match File::options().write(true).open(target) {
+        let existing = match File::options().write(true).open(target) {
             // The kernel does not let anybody write to a program that runs, but it can be replaced.
             Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => return self.replace(target, attributes),
             opened => opened?,
@@ -207,7 +219,7 @@ impl Upload {
         metadata::replace(&existing, &attributes.metadata)?;
         attributes.apply(&existing, None)?;
         self.file.rewind()?;
-        io::copy(&mut self.file, &mut existing)?;
+        copy_blocks(&self.file, &existing, now, || false)?;
         existing.set_len(now)
     }
 

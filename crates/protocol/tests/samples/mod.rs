@@ -20,6 +20,12 @@ pub fn to_guest() -> Vec<Sample<ToGuest>> {
     samples
 }
 
+/// What generation 3 added.
+pub fn to_guest_3() -> Vec<Sample<ToGuest>> {
+    let disk = LentDisk { slot: 63, name: "0123456789abcdef0123456789abcdef".into(), bytes: 1 << 33 };
+    vec![("take_disk", ToGuest::Open { stream: 8, request: Request::TakeDisk { upload: 7, disk } }, b"")]
+}
+
 fn process_requests() -> Vec<Sample<Request>> {
     let exec = || "exec-1".to_owned();
     let context = || "context-1".to_owned();

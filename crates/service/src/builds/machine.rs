@@ -216,7 +216,7 @@ impl BuildMachine {
     }
 
     async fn send_file(&self, path: &str, mode: u32, content: &[u8]) -> Result<(), BuildFailure> {
-        let upload = self.sandbox.write_file(path, WriteMode::Replace, Some(mode), None)?;
+        let mut upload = self.sandbox.write_file(path, WriteMode::Replace, Some(mode), None)?;
         upload.send_all(content).await.map_err(BuildFailure::Archive)??;
         upload.finish().await?;
         Ok(())

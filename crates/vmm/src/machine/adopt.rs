@@ -12,6 +12,7 @@ use super::control::{remove_sockets, write_deadline};
 use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
+use super::lend::Lending;
 use super::record::Record;
 use crate::cgroup::Cgroup;
 use crate::jail::{MachineDir, Processes, claim_user};
@@ -32,7 +33,9 @@ impl Machine {
         let stream = connect(&dir.supervisor(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
         let qmp = Qmp::negotiate(stream, GREETING_LIMIT).await?;
         let died = death::watch(processes.clone(), dir.clone());
-        Ok(Some(Self { dir, qmp, processes, boundary: record.boundary, died }))
+        let machine = Self { dir, qmp, processes, boundary: record.boundary, died, lending: Lending::default() };
+        machine.take_back_leftover().await?;
+        Ok(Some(machine))
     }
 }
 

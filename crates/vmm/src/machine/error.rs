@@ -24,6 +24,8 @@ pub enum MachineError {
     NotAFileName { name: String },
     #[error("the guest did not release the disk in slot {slot}; unmount it in the guest first")]
     NotReleased { slot: u32 },
+    #[error("the guest is still reading an upload; try again when the upload has ended")]
+    StillLent,
     #[error("cannot {step} {}", path.display())]
     File { step: &'static str, path: PathBuf, source: io::Error },
     #[error("{} is damaged, or a newer version wrote it", path.display())]

@@ -44,6 +44,7 @@ impl Machine {
         afterwards: Afterwards,
         copies: Vec<(PathBuf, PathBuf)>,
     ) -> Result<Frozen, FreezeError> {
+        let _nothing_lent = self.lending.nothing_lent().await.map_err(FreezeError::Before)?;
         let connection = self.connect_copy().await.map_err(FreezeError::Before)?;
         let begun = Instant::now();
         let mut times = FreezeTimes::default();
@@ -68,6 +69,7 @@ impl Machine {
     /// Stops the machine and makes `overlay` the disk's new overlay, as [`freeze`](Self::freeze) does, but saves neither
     /// memory nor device state.
     pub async fn stop_over(&self, overlay: &str) -> Result<(), MachineError> {
+        let _nothing_lent = self.lending.nothing_lent().await?;
         self.stop().await?;
         self.put_overlay(overlay).await
     }

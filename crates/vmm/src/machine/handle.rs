@@ -11,6 +11,7 @@ use super::blocking::blocking;
 use super::command_line::{CABLE_SOCKET, CONTROL_SOCKET};
 use super::connect::connect;
 use super::error::MachineError;
+use super::lend::Lending;
 use crate::boundary::Boundary;
 use crate::jail::{Death, MachineDir, Processes, receive_cable};
 use crate::qmp::Qmp;
@@ -26,6 +27,7 @@ pub struct Machine {
     pub(super) processes: Arc<Processes>,
     pub(super) boundary: Boundary,
     pub(super) died: watch::Receiver<Option<Death>>,
+    pub(super) lending: Lending,
 }
 
 impl Machine {

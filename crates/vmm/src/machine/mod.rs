@@ -16,6 +16,7 @@ mod error;
 mod fold;
 mod freeze;
 mod handle;
+mod lend;
 mod plug;
 mod record;
 mod start;
@@ -28,6 +29,7 @@ pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;
 pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
+pub use lend::{LENT_SLOT, Lent};
 pub use plug::{Plug, PlugAccess, PlugSource};
 pub use usage::{GuestPages, QuickUsage, Usage};
 

@@ -5,7 +5,7 @@
 //! to the disk by its slot.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,8 +55,26 @@ pub(super) fn descriptor_set(slot: u32) -> u32 {
     FIRST_SET + slot
 }
 
-fn name(slot: u32) -> String {
+pub(super) fn name(slot: u32) -> String {
     format!("volume-{slot}")
+}
+
+/// A guest's flush reaches the host's disk, and a discard frees space there.
+pub(super) fn file_node(slot: u32, access: PlugAccess) -> Value {
+    let read_only = access == PlugAccess::ReadOnly;
+    json!({
+        "driver": "raw", "node-name": name(slot), "read-only": read_only, "discard": "unmap",
+        "file": {
+            "driver": "file", "filename": format!("/dev/fdset/{}", descriptor_set(slot)),
+            "read-only": read_only, "discard": "unmap",
+        },
+    })
+}
+
+pub(super) fn device(slot: u32) -> Value {
+    json!({
+        "driver": "scsi-hd", "id": name(slot), "bus": BUS, "channel": 0, "scsi-id": slot, "lun": 0, "drive": name(slot),
+    })
 }
 
 impl Plug {
@@ -69,17 +87,9 @@ impl Plug {
         }
     }
 
-    /// A guest's flush reaches the host's disk, and a discard frees space there.
     pub(super) fn node(&self) -> Value {
-        let read_only = self.access == PlugAccess::ReadOnly;
         match &self.source {
-            PlugSource::File(_) => json!({
-                "driver": "raw", "node-name": name(self.slot), "read-only": read_only, "discard": "unmap",
-                "file": {
-                    "driver": "file", "filename": format!("/dev/fdset/{}", descriptor_set(self.slot)),
-                    "read-only": read_only, "discard": "unmap",
-                },
-            }),
+            PlugSource::File(_) => file_node(self.slot, self.access),
             PlugSource::Nothing { bytes } => {
                 let fails = |kind: &str| json!({ "event": "none", "iotype": kind, "errno": 5 });
                 json!({
@@ -92,10 +102,7 @@ impl Plug {
     }
 
     pub(super) fn device(&self) -> Value {
-        json!({
-            "driver": "scsi-hd", "id": name(self.slot), "bus": BUS, "channel": 0, "scsi-id": self.slot, "lun": 0,
-            "drive": name(self.slot),
-        })
+        device(self.slot)
     }
 
     fn open(&self) -> Result<Option<File>, MachineError> {
@@ -111,17 +118,28 @@ impl Plug {
 impl Machine {
     /// Puts a disk into its slot, which must be empty. The guest's kernel notices by itself.
     pub async fn plug(&self, plug: &Plug) -> Result<(), MachineError> {
-        if let Some(file) = plug.open()? {
-            let set = json!({ "fdset-id": descriptor_set(plug.slot) });
-            self.qmp.execute_with("add-fd", set, Some(file.as_fd()), COMMAND_LIMIT).await?;
+        let file = plug.open()?;
+        self.plug_in(plug.slot, plug.node(), plug.device(), file.as_ref().map(AsFd::as_fd)).await
+    }
+
+    pub(super) async fn plug_in(
+        &self,
+        slot: u32,
+        node: Value,
+        device: Value,
+        file: Option<BorrowedFd<'_>>,
+    ) -> Result<(), MachineError> {
+        if let Some(file) = file {
+            let set = json!({ "fdset-id": descriptor_set(slot) });
+            self.qmp.execute_with("add-fd", set, Some(file), COMMAND_LIMIT).await?;
         }
         let plugged = async {
-            self.command("blockdev-add", plug.node()).await?;
-            self.command("device_add", plug.device()).await
+            self.command("blockdev-add", node).await?;
+            self.command("device_add", device).await
         };
         let Err(error) = plugged.await else { return Ok(()) };
         // The first error is the one to report.
-        let _ = self.forget(plug.slot).await;
+        let _ = self.forget(slot).await;
         Err(error)
     }
 

@@ -14,6 +14,7 @@ use super::control::{create_writable, write_deadline};
 use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
+use super::lend::Lending;
 use super::record::Record;
 use crate::boundary::Boundary;
 use crate::jail::{self, Death, Jailed, MachineDir};
@@ -104,7 +105,8 @@ impl Starting {
         let processes = self.jailed.processes().clone();
         Record::new(&processes, boundary.clone()).write(&self.config.dir)?;
         self.jailed.keep().map_err(MachineError::Process)?;
-        Ok(Machine { dir: self.config.dir, qmp, processes, boundary, died: self.died })
+        let lending = Lending::default();
+        Ok(Machine { dir: self.config.dir, qmp, processes, boundary, died: self.died, lending })
     }
 
     fn boundary(&self) -> Result<Boundary, MachineError> {

@@ -59,6 +59,47 @@ async fn a_volume_is_plugged_in_and_out() {
     machine.end().await.unwrap();
 }
 
+/// The disks that QEMU has, by their names.
+async fn plugged(machine: &Machine) -> usize {
+    let blocks = machine.qmp().execute("query-block", json!({}), LIMIT).await.unwrap();
+    blocks.as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_lent_disk_is_taken_back_without_the_guest_and_a_second_one_waits_for_it() {
+    let (machine, mut guest) = running("lent").await;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let before = plugged(&machine).await;
+    for _ in 0..2 {
+        let lent = machine.lend(&file).await.unwrap();
+        assert_eq!(plugged(&machine).await, before + 1);
+        let second = tokio::time::timeout(Duration::from_millis(100), machine.lend(&file)).await;
+        assert!(second.is_err(), "one at a time");
+        // A guest that stands still cannot keep it.
+        machine.stop().await.unwrap();
+        machine.take_back(lent).await.unwrap();
+        machine.cont().await.unwrap();
+        assert_eq!(plugged(&machine).await, before);
+    }
+    assert_eq!(guest.ask("echo without it").await, "without it");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_a_dead_caller_had_lent_is_gone_when_the_machine_is_adopted() {
+    let (machine, _guest) = running("lent-and-left").await;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let before = plugged(&machine).await;
+    let lent = machine.lend(&file).await.unwrap();
+    let dir = machine.dir().clone();
+    drop((machine, lent));
+    let machine = Machine::adopt(dir).await.unwrap().expect("it runs");
+    assert_eq!(plugged(&machine).await, before);
+    machine.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_state_file_with_a_path_as_its_name_is_refused() {
     let machine = Machine::restore(restore_config("plain-name").await).await.unwrap();

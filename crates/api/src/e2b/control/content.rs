@@ -189,8 +189,8 @@ async fn write(
     }
     volume.before(&format!("write {path}")).await?;
     let place = volume.inside(&path).await?;
-    let upload = volume.sandbox.write_file(&place, WriteMode::Replace, None, None)?;
-    send(&upload, body).await?;
+    let mut upload = volume.sandbox.write_file(&place, WriteMode::Replace, None, None)?;
+    send(&mut upload, body).await?;
     upload.finish().await?;
     ownership.apply(&volume, &path).await?;
     Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))

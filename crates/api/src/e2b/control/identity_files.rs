@@ -34,7 +34,7 @@ pub(super) fn write(sandbox: &Arc<Sandbox>) {
 }
 
 async fn put(sandbox: &Arc<Sandbox>, name: &str, text: &str) -> Result<(), UseError> {
-    let upload = sandbox.write_file(&format!("{FOLDER}/{name}"), WriteMode::Replace, Some(0o444), None)?;
+    let mut upload = sandbox.write_file(&format!("{FOLDER}/{name}"), WriteMode::Replace, Some(0o444), None)?;
     upload.send(text.as_bytes()).await?;
     upload.finish().await.map(drop)
 }

@@ -12,7 +12,7 @@ const PATH: &str = "/usr/local/bin/mcp-gateway";
 
 /// Puts the gateway into a sandbox.
 pub(super) async fn install(sandbox: &Arc<Sandbox>) -> Result<(), UseError> {
-    let upload = sandbox.write_file(PATH, WriteMode::Replace, Some(0o755), None)?;
+    let mut upload = sandbox.write_file(PATH, WriteMode::Replace, Some(0o755), None)?;
     upload.send(PROGRAM).await?;
     upload.finish().await.map(drop)
 }

@@ -76,7 +76,7 @@ pub(super) async fn forms(
         if !seen.insert(target.clone()) {
             return Err(ApiError::bad_request(format!("{target} is in the form twice")));
         }
-        let upload = open(envd, &target, metadata)?;
+        let mut upload = open(envd, &target, metadata)?;
         loop {
             let chunk = tokio::time::timeout(STILL_FOR, field.chunk()).await.map_err(|_| too_slow())?;
             let Some(chunk) = chunk.map_err(wrong)? else { break };
@@ -142,7 +142,7 @@ impl Sink {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), ApiError> {
+    async fn finish(mut self) -> Result<(), ApiError> {
         if let Some(unpack) = self.unpack {
             self.upload.send(&unpack.finish().map_err(|_| spoiled())?).await?;
         }

@@ -24,7 +24,7 @@ async fn pip_and_npm_install_through_the_gateway_under_their_presets() {
     let sandbox = engine.engine.create(CreateSpec { network, ..spec("code-interpreter") }).await.unwrap();
     // Whom the host trusts, its guests may trust.
     let bundle = std::fs::read(std::env::var("SSL_CERT_FILE").unwrap_or_else(|_| BUNDLE.to_owned())).unwrap();
-    let upload = sandbox.write_file("/tmp/authorities.pem", WriteMode::Replace, None, None).unwrap();
+    let mut upload = sandbox.write_file("/tmp/authorities.pem", WriteMode::Replace, None, None).unwrap();
     upload.send(&bundle).await.unwrap();
     upload.finish().await.unwrap();
     for line in [
