@@ -8,6 +8,8 @@ mod background;
 mod copies;
 mod offers;
 mod pull;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

@@ -279,7 +279,7 @@ impl Fleet {
         Ok(bytes)
     }
 
-    async fn transfer(
+    pub(super) async fn transfer(
         &self,
         app: &Arc<App>,
         workspace: &WorkspaceName,
