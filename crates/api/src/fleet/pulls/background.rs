@@ -15,7 +15,7 @@ use sandling_service::WorkspaceName;
 
 use super::super::member::Fleet;
 use super::PullTemplates;
-use super::copies::{Copy, CopyState};
+use super::copies::{CopiedTemplate, CopyState};
 use super::offers::{ANSWER_WITHIN, LIST, Listed, OFFER};
 use super::pull::{Pull, PullError, Report, content_here};
 use crate::app::App;
@@ -36,7 +36,7 @@ type Lists = HashMap<String, Vec<Listed>>;
 enum Fate {
     AsItIs,
     Forgotten,
-    Becomes(Copy),
+    Becomes(CopiedTemplate),
     /// The template is removed here, and then the entry.
     RemovedHere,
 }
@@ -135,7 +135,7 @@ impl Fleet {
         (members, lists)
     }
 
-    async fn settle(&self, app: &App, copy: &Copy, fate: Fate) -> Result<(), PullError> {
+    async fn settle(&self, app: &App, copy: &CopiedTemplate, fate: Fate) -> Result<(), PullError> {
         let copies = &self.pulls.copies;
         match fate {
             Fate::AsItIs => {}
@@ -183,7 +183,7 @@ impl Fleet {
 }
 
 /// What becomes of a copy, given what this node has under its name.
-fn fate(copy: &Copy, here: Option<&str>, lists: &Lists) -> Fate {
+fn fate(copy: &CopiedTemplate, here: Option<&str>, lists: &Lists) -> Fate {
     let of_origin = lists.get(&copy.from);
     let is_at_origin = of_origin.map(|listed| {
         let same = |content: &Option<String>| content.as_deref().is_none_or(|content| content == copy.content);
@@ -192,7 +192,7 @@ fn fate(copy: &Copy, here: Option<&str>, lists: &Lists) -> Fate {
     match (copy.copied_at, here, copy.state) {
         // The server ended meanwhile, after the last byte or before.
         (None, Some(here), _) if here == copy.content => {
-            Fate::Becomes(Copy { copied_at: Some(Timestamp::now()), ..copy.clone() })
+            Fate::Becomes(CopiedTemplate { copied_at: Some(Timestamp::now()), ..copy.clone() })
         }
         (None, ..) => Fate::Forgotten,
         // Somebody has built another one here, or has pulled it again.
@@ -201,12 +201,12 @@ fn fate(copy: &Copy, here: Option<&str>, lists: &Lists) -> Fate {
         (Some(_), Some(_), _) => Fate::AsItIs,
         (Some(_), None, CopyState::Removed) if is_at_origin == Some(false) => Fate::Forgotten,
         (Some(_), None, CopyState::Removed) => Fate::AsItIs,
-        (Some(_), None, _) => Fate::Becomes(Copy { state: CopyState::Removed, ..copy.clone() }),
+        (Some(_), None, _) => Fate::Becomes(CopiedTemplate { state: CopyState::Removed, ..copy.clone() }),
     }
 }
 
 /// What could be copied, and from where: what was used most recently first.
-fn due(wanted: &PullTemplates, copies: &[Copy], lists: &Lists, now: Timestamp) -> Vec<(String, Listed)> {
+fn due(wanted: &PullTemplates, copies: &[CopiedTemplate], lists: &Lists, now: Timestamp) -> Vec<(String, Listed)> {
     let is_wanted = |listed: &Listed| match wanted {
         PullTemplates::Used => now.duration_since(listed.used_at) < RECENT,
         PullTemplates::Named(names) => {
@@ -214,7 +214,7 @@ fn due(wanted: &PullTemplates, copies: &[Copy], lists: &Lists, now: Timestamp) -
         }
     };
     let is_known = |listed: &Listed| {
-        let same = |copy: &Copy| Some(&copy.content) == listed.content.as_ref();
+        let same = |copy: &CopiedTemplate| Some(&copy.content) == listed.content.as_ref();
         copies.iter().any(|copy| copy.is_of(&listed.workspace, &listed.name) && same(copy))
     };
     let all = lists.iter().flat_map(|(node, listed)| listed.iter().map(move |listed| (node.clone(), listed.clone())));
@@ -238,9 +238,9 @@ mod tests {
         Listed { workspace, name, content: (!content.is_empty()).then(|| content.to_owned()), bytes: 1, used_at }
     }
 
-    fn copy(content: &str, state: CopyState) -> Copy {
+    fn copy(content: &str, state: CopyState) -> CopiedTemplate {
         let [workspace, name, from] = ["default", "mine", "a"].map(str::to_owned);
-        Copy { workspace, name, content: content.to_owned(), from, copied_at: Some(now()), state }
+        CopiedTemplate { workspace, name, content: content.to_owned(), from, copied_at: Some(now()), state }
     }
 
     fn a_has(listed: Vec<Listed>) -> Lists {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_was_cut_off_is_forgotten_unless_all_of_it_is_here() {
-        let unfinished = Copy { copied_at: None, ..copy("1", CopyState::Follows) };
+        let unfinished = CopiedTemplate { copied_at: None, ..copy("1", CopyState::Follows) };
         assert_eq!(fate(&unfinished, None, &Lists::new()), Fate::Forgotten);
         assert_eq!(fate(&unfinished, Some("2"), &Lists::new()), Fate::Forgotten);
         let Fate::Becomes(finished) = fate(&unfinished, Some("1"), &Lists::new()) else { panic!("it is here") };
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_was_used_recently_or_is_named_is_copied() {
         let lists = a_has(vec![listed("old", "1", 8 * 24), listed("mine", "2", 5), listed("base", "3", 1)]);
-        let names = |wanted: &PullTemplates, copies: &[Copy]| -> Vec<String> {
+        let names = |wanted: &PullTemplates, copies: &[CopiedTemplate]| -> Vec<String> {
             due(wanted, copies, &lists, now()).into_iter().map(|(_, listed)| listed.name).collect()
         };
         assert_eq!(names(&PullTemplates::Used, &[]), ["base", "mine"]);

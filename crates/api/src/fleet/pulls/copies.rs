@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 
 /// A template that was copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Copy {
+pub(super) struct CopiedTemplate {
     /// Built-in templates are in that of the default workspace.
     pub(super) workspace: String,
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) enum CopyState {
     Removed,
 }
 
-impl Copy {
+impl CopiedTemplate {
     pub(super) fn is_of(&self, workspace: &str, name: &str) -> bool {
         self.workspace == workspace && self.name == name
     }
@@ -47,7 +47,7 @@ impl Copy {
 #[derive(Serialize, Deserialize)]
 struct Document {
     version: u32,
-    copies: Vec<Copy>,
+    copies: Vec<CopiedTemplate>,
 }
 
 /// Why the file cannot be used.
@@ -65,7 +65,7 @@ pub(super) enum CopiesError {
 
 pub(super) struct Copies {
     path: PathBuf,
-    all: Mutex<Result<Vec<Copy>, CopiesError>>,
+    all: Mutex<Result<Vec<CopiedTemplate>, CopiesError>>,
 }
 
 impl Copies {
@@ -78,17 +78,17 @@ impl Copies {
         Self { path, all: Mutex::new(all) }
     }
 
-    pub(super) fn all(&self) -> Result<Vec<Copy>, CopiesError> {
+    pub(super) fn all(&self) -> Result<Vec<CopiedTemplate>, CopiesError> {
         self.lock().clone()
     }
 
     /// The entry of a template.
-    pub(super) fn find(&self, workspace: &str, name: &str) -> Result<Option<Copy>, CopiesError> {
+    pub(super) fn find(&self, workspace: &str, name: &str) -> Result<Option<CopiedTemplate>, CopiesError> {
         Ok(self.all()?.into_iter().find(|copy| copy.is_of(workspace, name)))
     }
 
     /// Replaces the entry of a template.
-    pub(super) fn put(&self, copy: Copy) -> Result<(), CopiesError> {
+    pub(super) fn put(&self, copy: CopiedTemplate) -> Result<(), CopiesError> {
         self.change(|all| {
             all.retain(|old| !old.is_of(&copy.workspace, &copy.name));
             all.push(copy);
@@ -100,7 +100,7 @@ impl Copies {
     }
 
     /// Writes the file if that changes something. If it cannot be written, nothing has changed.
-    fn change(&self, change: impl FnOnce(&mut Vec<Copy>)) -> Result<(), CopiesError> {
+    fn change(&self, change: impl FnOnce(&mut Vec<CopiedTemplate>)) -> Result<(), CopiesError> {
         let mut all = self.lock();
         let before = all.clone()?;
         let mut after = before.clone();
@@ -116,13 +116,13 @@ impl Copies {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Result<Vec<Copy>, CopiesError>> {
+    fn lock(&self) -> MutexGuard<'_, Result<Vec<CopiedTemplate>, CopiesError>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads the version first, because the rest of a newer file may not be readable.
-fn parse(text: &[u8]) -> Result<Vec<Copy>, CopiesError> {
+fn parse(text: &[u8]) -> Result<Vec<CopiedTemplate>, CopiesError> {
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,
@@ -153,10 +153,10 @@ mod tests {
 
     const GOLDEN: &str = include_str!("../../../tests/golden/v1/copies.json");
 
-    fn copy(name: &str, content: &str) -> Copy {
+    fn copy(name: &str, content: &str) -> CopiedTemplate {
         let [workspace, from] = ["default", "a"].map(str::to_owned);
         let [name, content] = [name, content].map(str::to_owned);
-        Copy { workspace, name, content, from, copied_at: None, state: CopyState::Follows }
+        CopiedTemplate { workspace, name, content, from, copied_at: None, state: CopyState::Follows }
     }
 
     #[test]

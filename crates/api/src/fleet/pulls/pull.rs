@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
 use super::super::member::{Fleet, unreachable};
-use super::copies::{CopiesError, Copy, CopyState};
+use super::copies::{CopiedTemplate, CopiesError, CopyState};
 use super::offers::{ANSWER_WITHIN, OFFER};
 use crate::app::App;
 use crate::error::ApiError;
@@ -243,10 +243,10 @@ impl Fleet {
         if is_here {
             report("this node has it already");
             if let Some(before) = before.filter(|copy| copy.content == offer.content) {
-                self.pulls.copies.put(Copy { state, ..before })?;
+                self.pulls.copies.put(CopiedTemplate { state, ..before })?;
             }
         } else {
-            let copy = Copy {
+            let copy = CopiedTemplate {
                 workspace: whose.clone(),
                 name: name.clone(),
                 content: offer.content.clone(),
@@ -263,7 +263,7 @@ impl Fleet {
                 };
                 return Err(error);
             }
-            self.pulls.copies.put(Copy { copied_at: Some(Timestamp::now()), ..copy })?;
+            self.pulls.copies.put(CopiedTemplate { copied_at: Some(Timestamp::now()), ..copy })?;
         }
         let steps = report.clone();
         let on_step = Arc::new(move |step: Step| steps(&step.text));

@@ -70,7 +70,8 @@ impl Node {
         let chain = CertificateDer::pem_file_iter(files.certificate()).unwrap().collect::<Result<_, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_file(files.key()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -158,7 +159,10 @@ async fn wrong_bytes_and_half_a_template_leave_nothing_and_a_repeated_pull_gets_
     // A refusal.
     let refusal = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\nno lease.".to_vec();
     failed(node.pull(&content, refusal).await, "node a does not answer (no lease.)");
-    failed(node.pull(&content, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec()).await, "no template `base`");
+    failed(
+        node.pull(&content, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec()).await,
+        "no template `base`",
+    );
     node.has_nothing();
 
     let (peer, report): (_, Report) = (node.peer(whole).await, Arc::new(|_| ()));
