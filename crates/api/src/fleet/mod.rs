@@ -40,5 +40,5 @@ pub use health::PeerHealth;
 pub use join::JoinToken;
 pub use member::Fleet;
 pub use pulls::PullTemplates;
-pub(crate) use pulls::{Pull, Replace};
+pub(crate) use pulls::Replace;
 pub use settings::{FleetError, FleetSettings};

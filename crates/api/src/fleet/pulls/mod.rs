@@ -17,7 +17,7 @@ use sandling_wire::Home;
 
 use copies::Copies;
 pub(super) use offers::{LIST, OFFER, answer_list, answer_offer, answer_send};
-pub(crate) use pull::{Pull, Replace};
+pub(crate) use pull::Replace;
 
 /// What `serve --pull-templates` copies in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]
