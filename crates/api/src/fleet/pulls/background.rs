@@ -95,7 +95,7 @@ impl Fleet {
         let (members, lists) = self.lists(app).await;
         for copy in self.pulls.copies.all()? {
             let here = content_here(app, &copy.workspace, &copy.name)?;
-            self.settle(app, &copy, fate(&copy, here.as_deref(), &lists)).await?;
+            self.carry_out(app, &copy, fate(&copy, here.as_deref(), &lists)).await?;
         }
         let copies = self.pulls.copies.all()?;
         let mut due = due(wanted, &copies, &lists, Timestamp::now());
@@ -135,7 +135,7 @@ impl Fleet {
         (members, lists)
     }
 
-    async fn settle(&self, app: &App, copy: &CopiedTemplate, fate: Fate) -> Result<(), PullError> {
+    async fn carry_out(&self, app: &App, copy: &CopiedTemplate, fate: Fate) -> Result<(), PullError> {
         let copies = &self.pulls.copies;
         match fate {
             Fate::AsItIs => {}

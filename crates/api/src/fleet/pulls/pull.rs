@@ -159,8 +159,8 @@ impl Fleet {
         name: &str,
     ) -> Result<Option<TemplateOffer>, ApiError> {
         let query = serde_urlencoded::to_string([("workspace", workspace), ("name", name)]).unwrap_or_default();
-        let answer = self.ask_for(app, member, &format!("{OFFER}?{query}"));
-        let answered = tokio::time::timeout(ANSWER_WITHIN, answer).await;
+        let path = format!("{OFFER}?{query}");
+        let answered = tokio::time::timeout(ANSWER_WITHIN, self.ask_for(app, member, &path)).await;
         answered.unwrap_or_else(|_| Err(unreachable(&member.name, "it was asked for the template")))
     }
 
