@@ -160,9 +160,8 @@ async fn templates_in_use_are_copied_in_the_background_and_deleted_ones_do_not_c
     let etcd = EtcdServer::start().await.unwrap();
     let mut a = Node::new("a");
     let (mut b, _templates) = empty_node("b");
-    for node in [&mut a, &mut b] {
-        node.serve_options = &["--pull-templates"];
-    }
+    // Other templates of the tests are large.
+    (a.serve_options, b.serve_options) = (&["--pull-templates"], &["--pull-templates=base,mine,other"]);
     start_fleet(&etcd, &mut [&mut a, &mut b]);
     template_from_sandbox(&a, OPERATOR, "mine");
     template_from_sandbox(&a, OPERATOR, "other");

@@ -21,7 +21,7 @@ use super::pull::{Pull, PullError, Report, content_here};
 use crate::app::App;
 use crate::error::ApiError;
 
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// A template that was used so recently is copied.
 const RECENT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The pause after the first failure. It doubles with each further one.
@@ -39,6 +39,13 @@ enum Fate {
     Becomes(CopiedTemplate),
     /// The template is removed here, and then the entry.
     RemovedHere,
+}
+
+/// A template that is to be copied.
+struct Due {
+    from: Member,
+    workspace: WorkspaceName,
+    listed: Listed,
 }
 
 /// Attempts that failed, by workspace, name and content.
@@ -80,48 +87,74 @@ impl Fleet {
         let mut failures = Failures::default();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if self.membership.writer().is_none() || self.membership.is_draining() || app.engine.is_closing() {
-                continue;
-            }
-            // Somebody pulls a template, which comes first.
-            let Ok(_turn) = self.pulls.turn.try_lock() else { continue };
-            if let Err(error) = self.round(app, wanted, &mut failures).await {
-                tracing::warn!(error = with_causes(&error), "templates of other nodes cannot be copied now");
+            // What was copied is looked at again at once, and then the next one is copied.
+            while let Some(due) = self.next_due(app, wanted, &failures).await {
+                if !self.copy_due(app, due, &mut failures).await {
+                    break;
+                }
             }
         }
     }
 
-    async fn round(&self, app: &Arc<App>, wanted: &PullTemplates, failures: &mut Failures) -> Result<(), PullError> {
+    /// What is copied next, after a look at the copies.
+    async fn next_due(&self, app: &Arc<App>, wanted: &PullTemplates, failures: &Failures) -> Option<Due> {
+        if self.membership.writer().is_none() || self.membership.is_draining() || app.engine.is_closing() {
+            return None;
+        }
+        // Somebody pulls a template, which comes first.
+        let _turn = self.pulls.turn.try_lock().ok()?;
+        let found = self.look(app, wanted, failures).await;
+        found.unwrap_or_else(|error| {
+            tracing::warn!(error = with_causes(&error), "templates of other nodes cannot be copied now");
+            None
+        })
+    }
+
+    async fn look(
+        &self,
+        app: &Arc<App>,
+        wanted: &PullTemplates,
+        failures: &Failures,
+    ) -> Result<Option<Due>, PullError> {
         let (members, lists) = self.lists(app).await;
         for copy in self.pulls.copies.all()? {
             let here = content_here(app, &copy.workspace, &copy.name)?;
             self.carry_out(app, &copy, fate(&copy, here.as_deref(), &lists)).await?;
         }
         let copies = self.pulls.copies.all()?;
-        let mut due = due(wanted, &copies, &lists, Timestamp::now());
-        due.retain(|(_, listed)| failures.is_due(listed));
-        for (node, listed) in due {
+        for (node, listed) in due(wanted, &copies, &lists, Timestamp::now()) {
             let Some(workspace) = WorkspaceName::parse(&listed.workspace) else { continue };
-            let is_known = app.service.workspaces.find(&workspace).is_ok();
             let Some(from) = members.iter().find(|member| *member.name == *node) else { continue };
+            let is_known = app.service.workspaces.find(&workspace).is_ok();
+            let fits = is_known && from.record.hardware == self.hardware && failures.is_due(&listed);
             // A template of this name that was made here stays what it is.
-            if !is_known || self.has_name(app, &listed)? || from.record.hardware != self.hardware {
+            if !fits || self.has_name(app, &listed)? {
                 continue;
             }
             if app.engine.check_space(2 * listed.bytes.div_ceil(1 << 20)).is_err() {
                 tracing::debug!(template = listed.name, "disk space is too short to copy a template");
                 continue;
             }
-            match self.copy_listed(app, &workspace, from, &listed).await {
-                Ok(()) => failures.forget(&listed),
-                Err(error) => {
-                    failures.add(&listed);
-                    let _ = error.explain(&node, &listed.name);
-                }
-            }
-            return Ok(());
+            return Ok(Some(Due { from: from.clone(), workspace, listed }));
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Returns whether it was copied.
+    async fn copy_due(&self, app: &Arc<App>, due: Due, failures: &mut Failures) -> bool {
+        let _turn = self.pulls.turn.lock().await;
+        match self.copy_listed(app, &due).await {
+            Ok(()) => {
+                failures.forget(&due.listed);
+                true
+            }
+            Err(error) => {
+                failures.add(&due.listed);
+                // It logs why.
+                let _ = error.explain(&due.from.name, &due.listed.name);
+                false
+            }
+        }
     }
 
     /// The other nodes, and what those have built that have answered.
@@ -165,13 +198,8 @@ impl Fleet {
         Ok(templates.iter().any(|template| template.name == listed.name && exists(template)))
     }
 
-    async fn copy_listed(
-        &self,
-        app: &Arc<App>,
-        workspace: &WorkspaceName,
-        from: &Member,
-        listed: &Listed,
-    ) -> Result<(), PullError> {
+    async fn copy_listed(&self, app: &Arc<App>, due: &Due) -> Result<(), PullError> {
+        let Due { from, workspace, listed } = due;
         let query = serde_urlencoded::to_string([("workspace", &listed.workspace), ("name", &listed.name)]);
         let path = format!("{OFFER}?{}", query.unwrap_or_default());
         let asking = tokio::time::timeout(ANSWER_WITHIN, self.ask_for(app, from, &path)).await;

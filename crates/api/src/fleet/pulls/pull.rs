@@ -94,6 +94,7 @@ fn of_archive(error: ArchiveError) -> String {
         ArchiveError::Damaged(what) => {
             format!("what arrived is damaged ({what}); nothing was stored, so pull it again")
         }
+        ArchiveError::NotAnArchive => "what arrived is no template; nothing was stored, so pull it again".to_owned(),
         ArchiveError::Read(_) => "the connection was cut; nothing was stored, so pull it again".to_owned(),
         other => other.to_string(),
     }
