@@ -1,6 +1,6 @@
 //! `serve --pull-templates`: copies what other nodes have built and what is in use there, so that more nodes can take a create.
 //!
-//! A round first looks at the copies: one whose template its node does not have any more is removed, and one that somebody has
+//! It first looks at the copies: one whose template its node does not have any more is removed, and one that somebody has
 //! removed here is not copied again. Then it copies one template.
 
 use std::collections::HashMap;

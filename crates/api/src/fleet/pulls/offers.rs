@@ -81,9 +81,29 @@ fn described(app: &App, workspace: &str, template: TemplateSummary) -> Listed {
     }
 }
 
+/// The template that another node asks for.
+struct Asked {
+    workspace: String,
+    name: String,
+    content: String,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        let value = |name| query_value(request.uri().query(), name);
+        Self { workspace: value("workspace"), name: value("name"), content: value("content") }
+    }
+
+    async fn offer(&self, app: &App) -> Result<Option<TemplateOffer>, TemplateCopyError> {
+        let (engine, workspace, name) = (app.engine.clone(), self.workspace.clone(), self.name.clone());
+        let offering = tokio::task::spawn_blocking(move || engine.offer_template(&workspace, &name));
+        offering.await.unwrap_or(Ok(None))
+    }
+}
+
 /// Answers what another node must know before it copies a template.
 pub(in crate::fleet) async fn answer_offer(app: &App, request: Request) -> Response {
-    match offer(app, &request).await {
+    match Asked::of(&request).offer(app).await {
         Ok(Some(offer)) => Json(offer).into_response(),
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => unavailable(&error),
@@ -94,28 +114,20 @@ fn unavailable(error: &TemplateCopyError) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, with_causes(error)).into_response()
 }
 
-async fn offer(app: &App, request: &Request) -> Result<Option<TemplateOffer>, TemplateCopyError> {
-    let value = |name| query_value(request.uri().query(), name);
-    let (engine, workspace, name) = (app.engine.clone(), value("workspace"), value("name"));
-    let offering = tokio::task::spawn_blocking(move || engine.offer_template(&workspace, &name));
-    offering.await.unwrap_or(Ok(None))
-}
-
 /// Sends a template. The body names the files that the other node lacks.
 pub(in crate::fleet) async fn answer_send(app: &App, request: Request) -> Response {
-    let offered = match offer(app, &request).await {
+    let asked = Asked::of(&request);
+    let offered = match asked.offer(app).await {
         Ok(Some(offered)) => offered,
         Ok(None) => return StatusCode::NOT_FOUND.into_response(),
         Err(error) => return unavailable(&error),
     };
-    let value = |name| query_value(request.uri().query(), name);
-    if offered.content != value("content") {
+    if offered.content != asked.content {
         return unavailable(&TemplateCopyError::Changed);
     }
-    let workspace = value("workspace");
     let Ok(body) = extract::read(request.into_body()).await else { return StatusCode::BAD_REQUEST.into_response() };
     let Ok(lacks) = serde_json::from_slice(&body) else { return StatusCode::BAD_REQUEST.into_response() };
-    let stream = match app.engine.open_template(offered, &workspace, lacks).await {
+    let stream = match app.engine.open_template(offered, &asked.workspace, lacks).await {
         Ok(stream) => stream,
         Err(error) => return unavailable(&error),
     };
