@@ -2,8 +2,10 @@
 //!
 //! A template of an image travels as an export of it, which an import checks. One that was made from steps or a snapshot
 //! travels like a snapshot that moves, and is named here when it has arrived. In both cases the copy is the template that was
-//! offered, or nothing is stored.
+//! offered, or nothing is stored. A home takes no template whose sandboxes could reach something else there than where it was
+//! built.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ use super::instance::Engine;
 use super::moving::{Consignment, MoveError, MovePlan};
 use super::templates::check_tagged;
 use crate::machine::{OnStep, TemplateArchiveError, TemplateError, TemplateSummary, WantedImage, own_name};
-use crate::model::SnapshotId;
+use crate::model::{NetworkSettings, SnapshotId};
+use crate::network::{NetworkError, Reach};
 use crate::snapshot::untagged;
 use crate::store::StoreError;
 
@@ -30,6 +33,8 @@ pub struct TemplateOffer {
     pub created_at: Option<Timestamp>,
     /// What it takes on a disk, without bakes.
     pub bytes: u64,
+    /// What its sandboxes may reach by default, by workspace.
+    reach: BTreeMap<String, Reach>,
     /// For a template that was made from steps or a snapshot.
     snapshot: Option<OfferedSnapshot>,
 }
@@ -46,6 +51,11 @@ pub enum TemplateCopyError {
     Changed,
     #[error("the other node sent another template than it had offered; nothing was stored")]
     Foreign,
+    #[error(
+        "the network defaults of workspace {workspace} for template `{name}` differ on the two nodes, so its sandboxes could \
+         reach something else here; set the same defaults, and start the servers with the same network options"
+    )]
+    OtherReach { workspace: String, name: String },
     #[error("template `{0}` exists already and was made in another way; remove it first")]
     OtherKind(String),
     #[error(transparent)]
@@ -54,6 +64,8 @@ pub enum TemplateCopyError {
     Archive(#[from] TemplateArchiveError),
     #[error(transparent)]
     Move(#[from] MoveError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -74,9 +86,16 @@ impl TemplateSummary {
 }
 
 impl Engine {
-    /// What this home has under a name. `None` if there is no template that can be used. Blocks.
-    pub fn offer_template(&self, workspace: &str, name: &str) -> Result<Option<TemplateOffer>, TemplateCopyError> {
+    /// What this home has under a name. `None` if there is no template that can be used. All workspaces share the built-in
+    /// templates. Blocks.
+    pub fn offer_template(
+        &self,
+        workspace: &str,
+        name: &str,
+        all_workspaces: &[String],
+    ) -> Result<Option<TemplateOffer>, TemplateCopyError> {
         let name = untagged(name);
+        let own = [workspace.to_owned()];
         if let Some(info) = self.parts.snapshots.of_template(workspace, name)? {
             let described = self.parts.snapshots.template_named(workspace, name)?;
             let plan = self.plan_snapshot_copy(&info.id)?;
@@ -86,6 +105,7 @@ impl Engine {
                 built_in: false,
                 created_at: Some(info.created_at),
                 bytes: plan.cargo.all_bytes(),
+                reach: self.reaches(&own, name)?,
                 snapshot: Some(OfferedSnapshot {
                     plan,
                     description: described.map(|template| template.description).unwrap_or_default(),
@@ -105,12 +125,26 @@ impl Engine {
             built_in: built_in.is_some(),
             created_at: summary.created_at,
             bytes: summary.size_bytes,
+            reach: self.reaches(if built_in.is_some() { all_workspaces } else { &own }, name)?,
             snapshot: None,
         }))
     }
 
+    /// What sandboxes of a template may reach unless a request says otherwise.
+    fn reaches(&self, workspaces: &[String], name: &str) -> Result<BTreeMap<String, Reach>, NetworkError> {
+        let usual = NetworkSettings::default();
+        let of = |workspace: &String| Ok((workspace.clone(), self.parts.networks.reach(workspace, name, &usual)?));
+        workspaces.iter().map(of).collect()
+    }
+
     /// Which files this home lacks of a template that another one offers. The error says why it cannot take it. Blocks.
     pub fn lacks_of_template(&self, offer: &TemplateOffer) -> Result<Vec<usize>, TemplateCopyError> {
+        let workspaces: Vec<_> = offer.reach.keys().cloned().collect();
+        let here = self.reaches(&workspaces, &offer.name)?;
+        if let Some((workspace, _)) = offer.reach.iter().find(|(workspace, reach)| here.get(*workspace) != Some(*reach))
+        {
+            return Err(TemplateCopyError::OtherReach { workspace: workspace.clone(), name: offer.name.clone() });
+        }
         match &offer.snapshot {
             Some(offered) => Ok(self.can_take(&offered.plan)?),
             None => Ok(Vec::new()),

@@ -127,8 +127,11 @@ impl Fleet {
             let Some(from) = members.iter().find(|member| *member.name == *node) else { continue };
             let is_known = app.service.workspaces.find(&workspace).is_ok();
             let fits = is_known && from.record.hardware == self.hardware && failures.is_due(&listed);
+            let replaces = |copy: &CopiedTemplate| {
+                copy.is_of(&listed.workspace, &listed.name) && copy.from == node && copy.state == CopyState::Follows
+            };
             // A template of this name that was made here stays what it is.
-            if !fits || self.has_name(app, &listed)? {
+            if !fits || (self.has_name(app, &listed)? && !copies.iter().any(replaces)) {
                 continue;
             }
             if app.engine.check_space(2 * listed.bytes.div_ceil(1 << 20)).is_err() {
@@ -210,13 +213,13 @@ impl Fleet {
     }
 }
 
-/// What becomes of a copy, given what this node has under its name.
+/// What becomes of a copy, given what this node has under its name. A copy whose template was built anew is replaced later.
 fn fate(copy: &CopiedTemplate, here: Option<&str>, lists: &Lists) -> Fate {
     let of_origin = lists.get(&copy.from);
-    let is_at_origin = of_origin.map(|listed| {
-        let same = |content: &Option<String>| content.as_deref().is_none_or(|content| content == copy.content);
-        listed.iter().any(|listed| copy.is_of(&listed.workspace, &listed.name) && same(&listed.content))
-    });
+    let at_origin = of_origin.map(|all| all.iter().find(|listed| copy.is_of(&listed.workspace, &listed.name)));
+    let is_gone = matches!(at_origin, Some(None));
+    let is_rebuilt =
+        matches!(at_origin.flatten(), Some(Listed { content: Some(content), .. }) if *content != copy.content);
     match (copy.copied_at, here, copy.state) {
         // The server ended meanwhile, after the last byte or before.
         (None, Some(here), _) if here == copy.content => {
@@ -225,9 +228,9 @@ fn fate(copy: &CopiedTemplate, here: Option<&str>, lists: &Lists) -> Fate {
         (None, ..) => Fate::Forgotten,
         // Somebody has built another one here, or has pulled it again.
         (Some(_), Some(here), _) if here != copy.content => Fate::Forgotten,
-        (Some(_), Some(_), CopyState::Follows) if is_at_origin == Some(false) => Fate::RemovedHere,
+        (Some(_), Some(_), CopyState::Follows) if is_gone => Fate::RemovedHere,
         (Some(_), Some(_), _) => Fate::AsItIs,
-        (Some(_), None, CopyState::Removed) if is_at_origin == Some(false) => Fate::Forgotten,
+        (Some(_), None, CopyState::Removed) if is_gone || is_rebuilt => Fate::Forgotten,
         (Some(_), None, CopyState::Removed) => Fate::AsItIs,
         (Some(_), None, _) => Fate::Becomes(CopiedTemplate { state: CopyState::Removed, ..copy.clone() }),
     }
@@ -287,11 +290,13 @@ mod tests {
             assert_eq!(fate(&follows, Some("1"), lists), Fate::AsItIs);
             assert_eq!(fate(&removed, None, lists), Fate::AsItIs);
         }
+        assert_eq!(fate(&follows, Some("1"), &deleted), Fate::RemovedHere);
+        assert_eq!(fate(&follows, Some("1"), &rebuilt), Fate::AsItIs, "it is replaced");
         for lists in [&deleted, &rebuilt] {
-            assert_eq!(fate(&follows, Some("1"), lists), Fate::RemovedHere);
             assert_eq!(fate(&stays, Some("1"), lists), Fate::AsItIs, "somebody has asked for it");
             assert_eq!(fate(&removed, None, lists), Fate::Forgotten);
         }
+        assert_eq!(due(&PullTemplates::Used, &[follows.clone()], &rebuilt, now()).len(), 1);
         for copy in [&follows, &stays] {
             assert_eq!(fate(copy, None, &has), Fate::Becomes(removed.clone()));
             assert_eq!(fate(copy, Some("built here"), &has), Fate::Forgotten);

@@ -95,8 +95,10 @@ impl Asked {
     }
 
     async fn offer(&self, app: &App) -> Result<Option<TemplateOffer>, TemplateCopyError> {
+        let all = app.service.workspaces.list()?;
+        let all: Vec<_> = all.into_iter().map(|workspace| workspace.name.to_string()).collect();
         let (engine, workspace, name) = (app.engine.clone(), self.workspace.clone(), self.name.clone());
-        let offering = tokio::task::spawn_blocking(move || engine.offer_template(&workspace, &name));
+        let offering = tokio::task::spawn_blocking(move || engine.offer_template(&workspace, &name, &all));
         offering.await.unwrap_or(Ok(None))
     }
 }

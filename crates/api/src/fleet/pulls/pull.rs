@@ -80,6 +80,7 @@ impl PullError {
                 "its node did not send all of it".to_owned()
             }
             Self::Copy(TemplateCopyError::Template(error)) => ApiError::from(error).message,
+            Self::Copy(TemplateCopyError::Network(error)) => ApiError::from(error).message,
             Self::Copy(TemplateCopyError::Store(error)) => ApiError::from(error).message,
             other => other.to_string(),
         };

@@ -110,7 +110,7 @@ impl Node {
 
 fn offer(content: &str) -> TemplateOffer {
     let offer: Value = json!({
-        "name": "base", "content": content, "built_in": true, "created_at": null, "bytes": 1 << 20, "snapshot": null,
+        "name": "base", "content": content, "built_in": true, "created_at": null, "bytes": 1 << 20, "reach": {}, "snapshot": null,
     });
     serde_json::from_value(offer).unwrap()
 }
