@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(fate(&stays, Some("1"), lists), Fate::AsItIs, "somebody has asked for it");
             assert_eq!(fate(&removed, None, lists), Fate::Forgotten);
         }
-        assert_eq!(due(&PullTemplates::Used, &[follows.clone()], &rebuilt, now()).len(), 1);
+        assert_eq!(due(&PullTemplates::Used, std::slice::from_ref(&follows), &rebuilt, now()).len(), 1);
         for copy in [&follows, &stays] {
             assert_eq!(fate(copy, None, &has), Fate::Becomes(removed.clone()));
             assert_eq!(fate(copy, Some("built here"), &has), Fate::Forgotten);
