@@ -37,7 +37,8 @@ pub use config::EngineConfig;
 pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{
     Arrived, Consignment, CreateSpec, Engine, Evictable, EvictableKind, Fork, ForkError, ForkSpec, MoveError, MovePlan,
-    OpenError, PreparedCreate, Receipt, Rewound, Tied, check_tagged, tied,
+    OpenError, PreparedCreate, Receipt, Rewound, TemplateCopyError, TemplateOffer, TemplateStream, Tied, check_tagged,
+    tied,
 };
 pub use events::Events;
 pub use fair_slots::{FairSlots, Slot};

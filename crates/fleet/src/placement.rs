@@ -29,6 +29,12 @@ pub struct Member {
     tag: u32,
 }
 
+impl Member {
+    pub fn new(name: Arc<str>, record: NodeRecord) -> Self {
+        Self { hash: hash(&name), tag: node_tag(&name), name, record: Arc::new(record) }
+    }
+}
+
 fn hash(text: &str) -> u64 {
     u64::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..8].try_into().expect("a hash has 32 bytes"))
 }
@@ -62,8 +68,7 @@ impl NodeTable {
                 let name: Arc<str> = record.key.strip_prefix(NODES).unwrap_or(&record.key).into();
                 // A record that cannot be read is not a member.
                 if let Ok(record) = decode(&record) {
-                    self.members
-                        .insert(at, Member { hash: hash(&name), tag: node_tag(&name), name, record: Arc::new(record) });
+                    self.members.insert(at, Member::new(name, record));
                 }
             }
             (Err(_), Change::Deleted { .. }) => {}

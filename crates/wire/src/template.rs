@@ -36,6 +36,16 @@ pub struct TemplateView {
     pub meta: BTreeMap<String, String>,
 }
 
+/// Which copy of a template a node of a fleet is to get.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullTemplate {
+    /// The node to copy it from; if absent, the one with the newest.
+    pub from: Option<String>,
+    /// Whether to replace another template of this name; no if absent.
+    pub replace: Option<bool>,
+}
+
 /// A template to build: a built-in one with more packages, or a Dockerfile. Both run in a machine.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -18,9 +18,11 @@ use super::durable::FleetStore;
 use super::find::Sought;
 use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
+use super::pulls::{PullTemplates, Pulls};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, theirs, volumes,
+    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, pulls, route, templates, theirs,
+    volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -54,11 +56,18 @@ pub struct Fleet {
     pub(super) cut_off: Mutex<Vec<CutOff>>,
     /// Absent if the fleet has none.
     pub(super) store: Option<FleetStore>,
+    pub(super) pulls: Pulls,
     tls: Tls,
 }
 
 impl Fleet {
-    pub fn new(settings: FleetSettings, home: &Home, engine: &Engine) -> Result<Arc<Self>, FleetError> {
+    /// `pulls` says which templates of other nodes are copied in the background, if any.
+    pub fn new(
+        settings: FleetSettings,
+        home: &Home,
+        engine: &Engine,
+        pulls: Option<PullTemplates>,
+    ) -> Result<Arc<Self>, FleetError> {
         let (tls, connector) = settings.tls(home)?;
         let secret = join::read(&LocalCertificate::at(&home.fleet()).authority_key())?;
         let (shared, moves) = (SharedRecords::new(secret.as_bytes()), Moves::new(secret.as_bytes()));
@@ -91,6 +100,7 @@ impl Fleet {
             undecided: Arrivals::default(),
             cut_off,
             store,
+            pulls: Pulls::open(home, pulls),
             tls,
         }))
     }
@@ -112,14 +122,15 @@ impl Fleet {
     }
 
     /// Stays a member, shares tokens with the others and makes snapshots durable, until the future is dropped.
-    pub async fn keep(&self, app: &App) {
+    pub async fn keep(&self, app: &Arc<App>) {
         if self.settings.runs_engine {
             engine::wait_until_ready(self.membership.ledger()).await;
         }
         let moved = self.moves.follow(&self.membership, || ());
         let recover = self.recover_moves(app);
         let moves = async { tokio::join!(recover, self.drain(app), self.decide_arrivals(app), self.forget_ended(app)) };
-        tokio::join!(self.membership.keep(), self.share_accounts(app), self.keep_durable(app), moved, moves);
+        let pulls = self.pull_templates(app);
+        tokio::join!(self.membership.keep(), self.share_accounts(app), self.keep_durable(app), moved, moves, pulls);
     }
 
     pub(crate) async fn answer<F>(
@@ -162,6 +173,9 @@ impl Fleet {
             (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),
+            (&Method::GET, pulls::LIST) => pulls::answer_list(self, app),
+            (&Method::GET, pulls::OFFER) => pulls::answer_offer(app, request).await,
+            (&Method::POST, pulls::OFFER) => pulls::answer_send(app, request).await,
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
             (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,
             _ => return self.answer_passed_on(app, request, here).await,

@@ -66,6 +66,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     ("POST", "/v1/templates/build", "template.build"),
     ("PUT", "/v1/templates/builds/uploads/{hash}", "template.upload"),
     ("DELETE", "/v1/templates/builds/cache", "template.clear_cache"),
+    ("POST", "/v1/templates/{name}/pull", "template.pull"),
     ("DELETE", "/v1/templates/{name}", "template.delete"),
     ("POST", "/v1/me/tokens", "token.create"),
     ("DELETE", "/v1/me/tokens/{prefix}", "token.revoke"),

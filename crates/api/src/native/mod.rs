@@ -37,6 +37,7 @@ pub(crate) mod secrets;
 pub(crate) mod snapshot_files;
 pub(crate) mod snapshots;
 pub(crate) mod template_builds;
+mod template_pulls;
 pub(crate) mod templates;
 pub(crate) mod terminal;
 pub(crate) mod timeline;

@@ -10,7 +10,7 @@ use super::{
     agent_runs, audit, context_forks, diff, events, exec, exec_session, exec_stream, execs, files, files_archive,
     files_change, files_content, forks, health, host, images, lifecycle, logs, me, metrics, network, network_defaults,
     openapi, ports, preview, quota, repl, run_code, sandboxes, secrets, snapshot_files, snapshots, template_builds,
-    templates, terminal, timeline, tokens, volumes, webhooks, workspaces,
+    template_pulls, templates, terminal, timeline, tokens, volumes, webhooks, workspaces,
 };
 use crate::app::App;
 use crate::dashboard;
@@ -49,6 +49,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         ("terminals", terminal::router()),
         ("templates", templates::router()),
         ("templates", template_builds::router()),
+        ("templates", template_pulls::router()),
         ("images", images::router()),
         ("access", me::router()),
         ("access", tokens::router()),

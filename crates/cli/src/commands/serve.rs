@@ -1,12 +1,13 @@
 //! `sandling serve`: the HTTP server.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sandling_api::{
-    App, Fleet, FleetSettings, Listener, LocalCertificate, ServerLimits, Telemetry, Tls, TrustedProxies,
+    App, Fleet, FleetSettings, Listener, LocalCertificate, PullTemplates, ServerLimits, Telemetry, Tls, TrustedProxies,
 };
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use sandling_fleet::own_etcd::OwnEtcd;
@@ -56,8 +57,14 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     }
     let (mut listeners, address) = listen(&home, &options.listening)?;
     let node = match fleet {
-        Some(settings) => Some(become_node(settings, &home, &engine, &app, &mut listeners).await?),
+        Some(settings) => {
+            let pulls = options.pull_templates.as_deref().map(pull_templates);
+            Some(become_node(settings, &home, &engine, &app, &mut listeners, pulls).await?)
+        }
         None => {
+            if options.pull_templates.is_some() {
+                eprintln!("sandling: this machine is in no fleet, so --pull-templates has no effect");
+            }
             engine.end_moves_without_fleet();
             None
         }
@@ -99,6 +106,12 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     Ok(())
 }
 
+/// What `--pull-templates` stands for. Without names, that is what is in use.
+fn pull_templates(names: &[String]) -> PullTemplates {
+    let names: BTreeSet<_> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+    if names.is_empty() { PullTemplates::Used } else { PullTemplates::Named(names) }
+}
+
 /// What a server has because it is a node of a fleet.
 struct Node {
     membership: JoinHandle<()>,
@@ -112,6 +125,7 @@ async fn become_node(
     engine: &Engine,
     app: &Arc<App>,
     listeners: &mut Vec<Listener>,
+    pulls: Option<PullTemplates>,
 ) -> anyhow::Result<Node> {
     let (listener, _) = bind_for_nodes(&settings.address).await?;
     println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
@@ -119,7 +133,7 @@ async fn become_node(
     if etcd.is_some() {
         println!("the fleet's etcd runs here; other nodes reach it at {}", settings.engine.join(", "));
     }
-    let fleet = Fleet::new(settings, home, engine)?;
+    let fleet = Fleet::new(settings, home, engine, pulls)?;
     listeners.push(Listener::for_nodes(listener, fleet.tls()));
     fleet.attach(app);
     let app = app.clone();

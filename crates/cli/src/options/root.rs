@@ -336,6 +336,10 @@ pub struct Serve {
     pub build: BuildNetwork,
     #[command(flatten)]
     pub audit: AuditChoices,
+    /// In a fleet: copy templates in the background that other nodes have built, those that were used in the last week or, with
+    /// names, these
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "")]
+    pub pull_templates: Option<Vec<String>>,
     /// Exit after this many seconds without a request or a running sandbox [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,

@@ -51,6 +51,17 @@ pub enum TemplateCommand {
         #[arg(long)]
         replace: bool,
     },
+    /// Copy a template from another node of the fleet to the node that is asked
+    #[command(after_help = "Examples:\n  sandling template pull base\n  sandling template pull web --from node-1")]
+    Pull {
+        name: String,
+        /// The node to copy it from [default: the one with the newest]
+        #[arg(long, value_name = "NODE")]
+        from: Option<String>,
+        /// Replace another template that has the name already. Sandboxes of the old one keep running
+        #[arg(long)]
+        replace: bool,
+    },
     /// Remove a template and the files that no other template uses
     Rm { name: String },
     /// List the versions of a template that was built from a Dockerfile

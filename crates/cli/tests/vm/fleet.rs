@@ -30,6 +30,8 @@ pub(crate) struct Node {
     api: String,
     /// More of its environment.
     pub(crate) variables: &'static [(&'static str, &'static str)],
+    /// More options of `serve`.
+    pub(crate) serve_options: &'static [&'static str],
     pub(crate) child: Option<Child>,
 }
 
@@ -47,7 +49,7 @@ impl Answer {
 impl Node {
     pub(crate) fn new(name: &'static str) -> Self {
         let (home, address) = (TempDir::new().unwrap(), free_address());
-        Self { home, name, address, api: String::new(), variables: &[], child: None }
+        Self { home, name, address, api: String::new(), variables: &[], serve_options: &[], child: None }
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -73,7 +75,7 @@ impl Node {
     pub(crate) fn serve(&mut self) {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0", "--standbys", "0"]);
-        let mut child = serve.stderr(log).spawn().unwrap();
+        let mut child = serve.args(self.serve_options).stderr(log).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = said.next().unwrap_or_else(|| panic!("{}", fs::read_to_string(self.log()).unwrap())).unwrap();
         self.api = first.strip_prefix("sandling listens on http://").unwrap().to_owned();

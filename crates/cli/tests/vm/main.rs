@@ -7,6 +7,7 @@ mod etcd_server;
 mod fleet;
 mod fleet_e2b;
 mod fleet_moves;
+mod fleet_pulls;
 mod fleet_store;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]

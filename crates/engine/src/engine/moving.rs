@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{MutexGuard, oneshot};
 
 use super::instance::Engine;
 use crate::model::{EndReason, NetworkSettings, SandboxId, SandboxInfo, SnapshotId, SnapshotInfo, State};
@@ -85,7 +85,7 @@ pub enum MoveError {
 /// What another home must know before it takes something.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MovePlan {
-    cargo: Cargo,
+    pub(super) cargo: Cargo,
     sandbox: Option<Traveller>,
 }
 
@@ -98,8 +98,8 @@ struct Traveller {
 
 /// The beginning of the stream. The files follow.
 #[derive(Serialize, Deserialize)]
-struct Manifest {
-    plan: MovePlan,
+pub(super) struct Manifest {
+    pub(super) plan: MovePlan,
     files: Vec<usize>,
     network: Option<CarriedNetwork>,
     token: String,
@@ -251,6 +251,11 @@ impl Engine {
         Ok(MovePlan { cargo: self.parts.snapshots.cargo(std::slice::from_ref(id), &[])?, sandbox: None })
     }
 
+    /// The same for a copy of a snapshot, which is in no list.
+    pub(super) fn plan_snapshot_copy(&self, id: &SnapshotId) -> Result<MovePlan, MoveError> {
+        Ok(MovePlan { cargo: self.parts.snapshots.cargo(std::slice::from_ref(id), &[])?.hidden(), sandbox: None })
+    }
+
     /// The files that this home lacks of what another one offers, by their numbers. The error says why it does not take it.
     pub fn can_take(&self, plan: &MovePlan) -> Result<Vec<usize>, MoveError> {
         if let Some((info, traveller)) = plan.row()?.zip(plan.sandbox.as_ref()) {
@@ -298,22 +303,8 @@ impl Engine {
 
     /// Stores what [`pack`](Self::pack) wrote in another home. A snapshot is this home's then. A sandbox waits until it is
     /// admitted or turned away. Blocks.
-    pub fn unpack(&self, mut from: impl Read) -> Result<Arrived, MoveError> {
-        let mut magic = vec![0; MAGIC.len()];
-        from.read_exact(&mut magic)?;
-        if magic != MAGIC {
-            return Err(MoveError::Foreign);
-        }
-        let mut stream = zstd::Decoder::new(from)?;
-        let (manifest, digest) = read_manifest(&mut stream)?;
-        self.can_take(&manifest.plan)?;
-        let unloaded = self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
-        let mut told = [0; 32];
-        stream.read_exact(&mut told)?;
-        if digest != told {
-            return Err(MoveError::Foreign);
-        }
-        let _no_sweep = unloaded.settle()?;
+    pub fn unpack(&self, from: impl Read) -> Result<Arrived, MoveError> {
+        let (manifest, _no_sweep) = self.receive(from, |_| true)?;
         let Manifest { plan, network, token, wakes, from, more, .. } = manifest;
         let Some(mut info) = plan.row()? else {
             return Ok(Arrived { sandbox: None, snapshot: plan.cargo.listed().cloned(), token, from, more });
@@ -335,6 +326,34 @@ impl Engine {
         let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)));
         begun.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error.into() })?;
         Ok(Arrived { sandbox: Some(info.id), snapshot: None, token, from, more })
+    }
+
+    /// Stores the snapshots that [`pack`](Self::pack) wrote, if their plan is the expected one. Nothing is swept until the
+    /// guard is dropped, so that what needs them can be written first. Blocks.
+    pub(super) fn receive(
+        &self,
+        mut from: impl Read,
+        is_expected: impl FnOnce(&MovePlan) -> bool,
+    ) -> Result<(Manifest, MutexGuard<'_, ()>), MoveError> {
+        let mut magic = vec![0; MAGIC.len()];
+        from.read_exact(&mut magic)?;
+        if magic != MAGIC {
+            return Err(MoveError::Foreign);
+        }
+        let mut stream = zstd::Decoder::new(from)?;
+        let (manifest, digest) = read_manifest(&mut stream)?;
+        if !is_expected(&manifest.plan) {
+            return Err(MoveError::Foreign);
+        }
+        self.can_take(&manifest.plan)?;
+        let unloaded = self.parts.snapshots.unload(plan_cargo(&manifest), &manifest.files, &mut stream)?;
+        let mut told = [0; 32];
+        stream.read_exact(&mut told)?;
+        if digest != told {
+            return Err(MoveError::Foreign);
+        }
+        let no_sweep = unloaded.settle()?;
+        Ok((manifest, no_sweep))
     }
 
     /// The sandboxes that have arrived and are neither admitted nor turned away, with the tokens of their moves.

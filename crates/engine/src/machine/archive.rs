@@ -4,12 +4,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use sandling_image::{
-    ArchiveError, ArchiveHeader, Existing, ExportOptions, ExportedArchive, ImportRules, Recipe, TemplateName,
+    ArchiveError, ArchiveHeader, ContentId, Existing, ExportOptions, ExportedArchive, Image, ImportRules, Recipe,
+    TemplateName,
 };
 use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::machine::Hardware;
 
 use super::baked::{self, Baked};
+use super::bakes::OnStep;
 use super::machines::Machines;
 use super::names::stored_name;
 use super::step::Step;
@@ -31,6 +33,13 @@ pub enum TemplateArchiveError {
     Template(#[from] TemplateError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+}
+
+/// A template of another home that is wanted here.
+pub(crate) struct WantedImage {
+    /// The name under which it is stored.
+    pub(crate) name: TemplateName,
+    pub(crate) image: ContentId,
 }
 
 /// What an export wrote.
@@ -56,16 +65,21 @@ impl Machines {
         on_step: impl Fn(Step) + Send + 'static,
     ) -> Result<ExportedTemplate, TemplateArchiveError> {
         let image = self.inspect_template(DEFAULT_WORKSPACE, name)?;
-        let hardware = sized(self.hardware(1, 1), &image.manifest.recipe);
-        let is_portable = |key: &String| Baked::load_portable(&image.baked_dir(key), &hardware).is_some();
-        let bakes: Vec<_> = image.bakes().into_iter().filter(is_portable).collect();
-        let has_bake = !bakes.is_empty();
         let name = stored_name(DEFAULT_WORKSPACE, name).map_err(TemplateError::from)?;
-        let export = ExportOptions { name, bakes, tsc_mhz: tsc_mhz().await };
+        let export = self.export_options(name, &image).await;
+        let has_bake = !export.bakes.is_empty();
         let writing =
             tokio::task::spawn_blocking(move || image.export(export, out, &mut |progress| on_step(progress.into())));
         let archive = writing.await.map_err(|_| TemplateError::CutOff)??;
         Ok(ExportedTemplate { archive, has_bake })
+    }
+
+    /// What goes into the archive of an image besides the image itself.
+    pub(crate) async fn export_options(&self, name: TemplateName, image: &Image) -> ExportOptions {
+        let hardware = sized(self.hardware(1, 1), &image.manifest.recipe);
+        let is_portable = |key: &String| Baked::load_portable(&image.baked_dir(key), &hardware).is_some();
+        let bakes = image.bakes().into_iter().filter(is_portable).collect();
+        ExportOptions { name, bakes, tsc_mhz: tsc_mhz().await }
     }
 
     /// Reads an exported template into the default workspace. `is_taken` says whether a snapshot has a name already.
@@ -78,7 +92,33 @@ impl Machines {
         on_step: impl Fn(Step) + Send + 'static,
     ) -> Result<ImportedTemplate, TemplateArchiveError> {
         let name = name.map(|name| stored_name(DEFAULT_WORKSPACE, name)).transpose().map_err(TemplateError::from)?;
-        let rules = HostRules { hardware: self.hardware(1, 1), tsc_mhz: tsc_mhz().await, is_taken };
+        let rules = HostRules { hardware: self.hardware(1, 1), tsc_mhz: tsc_mhz().await, is_taken, wanted: None };
+        self.import(name, existing, from, rules, on_step).await
+    }
+
+    /// Reads a template that another home exports, for any workspace. It must be the image that is wanted.
+    pub(crate) async fn import_wanted(
+        &self,
+        wanted: WantedImage,
+        existing: Existing,
+        from: impl Read + Send + 'static,
+        on_step: OnStep,
+    ) -> Result<TemplateSummary, TemplateArchiveError> {
+        let (hardware, tsc_mhz) = (self.hardware(1, 1), tsc_mhz().await);
+        let rules = HostRules { hardware, tsc_mhz, is_taken: |_: &str| false, wanted: Some(wanted) };
+        let steps = on_step.clone();
+        let imported = self.import(None, existing, from, rules, move |step| steps(step)).await?;
+        Ok(imported.template)
+    }
+
+    async fn import<F: Fn(&str) -> bool + Send + 'static>(
+        &self,
+        name: Option<TemplateName>,
+        existing: Existing,
+        from: impl Read + Send + 'static,
+        rules: HostRules<F>,
+        on_step: impl Fn(Step) + Send + 'static,
+    ) -> Result<ImportedTemplate, TemplateArchiveError> {
         let images = self.images.clone();
         let reading = tokio::task::spawn_blocking(move || {
             images.import(from, name, existing, &rules, &mut |progress| on_step(progress.into()))
@@ -99,10 +139,24 @@ struct HostRules<F> {
     hardware: Hardware,
     tsc_mhz: Option<u64>,
     is_taken: F,
+    /// If set, the archive has no say in its name.
+    wanted: Option<WantedImage>,
 }
 
 impl<F: Fn(&str) -> bool> ImportRules for HostRules<F> {
+    fn accepts(&self, header: &ArchiveHeader) -> Result<(), ArchiveError> {
+        match &self.wanted {
+            Some(wanted) if wanted.image != header.image => {
+                Err(ArchiveError::OtherImage { wanted: wanted.image.clone(), found: header.image.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn stored_name(&self, name: &TemplateName) -> Result<TemplateName, ArchiveError> {
+        if let Some(wanted) = &self.wanted {
+            return Ok(wanted.name.clone());
+        }
         // An archive cannot choose a name that belongs to another workspace.
         let stored = stored_name(DEFAULT_WORKSPACE, name.as_str())?;
         if (self.is_taken)(stored.as_str()) { Err(ArchiveError::Taken { name: stored }) } else { Ok(stored) }
@@ -141,7 +195,7 @@ mod tests {
     fn rules(accelerator: Accelerator) -> HostRules<fn(&str) -> bool> {
         let cpu_model = accelerator.default_cpu_model().to_owned();
         let hardware = Hardware { accelerator, cpu_model, vcpus: 1, memory_mib: 1 };
-        HostRules { hardware, tsc_mhz: Some(2500), is_taken: |name| name == "taken" }
+        HostRules { hardware, tsc_mhz: Some(2500), is_taken: |name| name == "taken", wanted: None }
     }
 
     fn header(tsc_mhz: Option<u64>) -> ArchiveHeader {
@@ -175,5 +229,18 @@ mod tests {
         assert_eq!(stored("ubuntu-24.04").unwrap().as_str(), "base");
         assert!(matches!(stored("w.team.mine"), Err(ArchiveError::Name(_))));
         assert!(matches!(stored("taken"), Err(ArchiveError::Taken { .. })));
+    }
+
+    #[test]
+    fn a_copy_of_another_home_is_the_image_that_is_wanted_and_does_not_choose_its_name() {
+        let wanted = |image: &[u8]| WantedImage {
+            name: "w.team.mine".parse().unwrap(),
+            image: sandling_image::ContentId::of(image),
+        };
+        let copy = |image: &[u8]| HostRules { wanted: Some(wanted(image)), ..rules(Accelerator::Tcg) };
+        assert!(copy(b"").accepts(&header(None)).is_ok());
+        let other = copy(b"other").accepts(&header(None)).unwrap_err();
+        assert!(matches!(&other, ArchiveError::OtherImage { .. }), "{other}");
+        assert_eq!(copy(b"").stored_name(&"w.other.theirs".parse().unwrap()).unwrap().as_str(), "w.team.mine");
     }
 }

@@ -36,7 +36,7 @@ impl SizedImage {
     }
 }
 
-pub(super) type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
+pub(crate) type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
 type Outcome = Result<Arc<Template>, Arc<BakeError>>;
 /// `None` until the bake has ended.
 type Running = watch::Receiver<Option<Outcome>>;

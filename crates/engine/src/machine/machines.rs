@@ -165,6 +165,17 @@ impl Machines {
         Ok(built)
     }
 
+    /// Bakes a built template in its own size, unless it is baked.
+    pub(crate) async fn bake_template(
+        &self,
+        workspace: &str,
+        name: &str,
+        on_step: OnStep,
+    ) -> Result<(), TemplateError> {
+        let sized = self.sized(workspace, name, None, None).await?;
+        self.baked(&sized, workspace, on_step).await.map(drop)
+    }
+
     /// The disk space of templates that a workspace built, and of sizes that it was the first to use.
     pub fn stored_mib(&self, workspace: &str) -> u64 {
         self.bakes.stored.mib(&self.images, workspace)
@@ -203,6 +214,12 @@ impl Machines {
         if let Ok(stored) = self.stored_name(workspace, name) {
             self.images.mark_used(&stored);
         }
+    }
+
+    /// When the image of a template was last used. `None` for a template that was made from steps or a snapshot.
+    pub fn used_at(&self, workspace: &str, name: &str) -> Option<Timestamp> {
+        let used_at = self.images.used_at(&self.stored_name(workspace, name).ok()?)?;
+        Timestamp::try_from(used_at).ok()
     }
 
     /// The templates of a workspace that are built.

@@ -20,7 +20,7 @@ pub fn stored_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeEr
 
 /// The name under which a template that a user made is stored. It has its workspace in front, so that two workspaces can
 /// use the same name.
-pub(super) fn own_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
+pub(crate) fn own_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeError> {
     if name.starts_with(FOREIGN) {
         return Err(BadTemplateName { name: name.to_owned() }.into());
     }

@@ -112,6 +112,19 @@ impl Cargo {
         self
     }
 
+    /// How large all files are together.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The snapshot, if it is one alone.
+    pub(crate) fn only(&self) -> Option<&SnapshotInfo> {
+        match &self.snapshots[..] {
+            [carried] => Some(&carried.info),
+            _ => None,
+        }
+    }
+
     /// The snapshot that moves by itself.
     pub(crate) fn listed(&self) -> Option<&SnapshotInfo> {
         self.snapshots.iter().find(|carried| carried.is_listed).map(|carried| &carried.info)

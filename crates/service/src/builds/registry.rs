@@ -229,7 +229,7 @@ impl Build {
         slot
     }
 
-    fn set_running(&self) {
+    pub(super) fn set_running(&self) {
         self.progress.send_modify(|progress| progress.stage = Stage::Running);
     }
 
@@ -250,6 +250,11 @@ impl Build {
             progress.lines.push(Line { at: Timestamp::now(), text, level, step });
             true
         });
+    }
+
+    /// Adds a line about the progress to the log.
+    pub fn report(&self, text: &str) {
+        self.log(text, Level::Info, None);
     }
 
     pub(super) fn leave_machine(&self, id: &str) {

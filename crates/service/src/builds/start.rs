@@ -179,6 +179,27 @@ impl Builds {
         Ok(())
     }
 
+    /// Carries out a registered build that takes no steps in a machine, such as a copy of another node's template. The work
+    /// returns the size of the template, or why it failed.
+    pub fn start_other<F>(self: &Arc<Self>, build: Arc<Build>, work: F)
+    where
+        F: Future<Output = Result<u64, String>> + Send + 'static,
+    {
+        let builds = self.clone();
+        tokio::spawn(async move {
+            build.set_running();
+            let result = work.await;
+            if builds.engine.is_closing() {
+                // The next server stores that it was interrupted.
+                return;
+            }
+            if let Err(why) = &result {
+                build.log(why, Level::Error, None);
+            }
+            builds.registry.ended(&build, result.map_err(|why| (why, "base".to_owned())));
+        });
+    }
+
     /// Ends a registered build that cannot find its base, instead of starting it.
     pub fn fail_at_base(&self, build: &Build, why: String) -> Result<(), StartError> {
         if !build.queue() {

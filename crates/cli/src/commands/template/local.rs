@@ -50,6 +50,7 @@ pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Res
             let existing = if *replace { Existing::Replace } else { Existing::Keep };
             archive::import(common, file, name.as_deref(), existing).await
         }
+        TemplateCommand::Pull { .. } => bail!("a node copies templates while it serves; start `sandling serve` first"),
         TemplateCommand::Rm { name } => {
             let freed = open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?;
             list::print_removed(name, freed)

@@ -1,4 +1,4 @@
-//! `sandling template`: build, list, inspect, remove, export, import.
+//! `sandling template`: build, list, inspect, remove, export, import, pull.
 
 mod archive;
 mod command;

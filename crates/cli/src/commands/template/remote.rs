@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::bail;
 use http_body_util::{BodyExt, Empty};
 use hyper::Method;
-use sandling_wire::{BuildRequest, ExecRequest, FreedView};
+use sandling_wire::{BuildRequest, ExecRequest, FreedView, PullTemplate};
 use serde_json::Value;
 
 use super::dockerfile::Source;
@@ -22,6 +22,10 @@ pub async fn template(client: &Client, command: &TemplateCommand) -> anyhow::Res
         TemplateCommand::Build(options) => build(client, options).await,
         TemplateCommand::Ls { json } => list::print(client.get("/v1/templates").await?, *json),
         TemplateCommand::Inspect { name, .. } => show::json(&client.get::<Value>(&path(name)).await?),
+        TemplateCommand::Pull { name, from, replace } => {
+            let request = PullTemplate { from: from.clone(), replace: Some(*replace) };
+            pull(client, name, &request).await
+        }
         TemplateCommand::Rm { name } => {
             let route = format!("{}?report=true", path(name));
             let freed: FreedView = client.send_for(Method::DELETE, &route, whole_body()).await?;
@@ -77,20 +81,37 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
     let Progress { id, .. } = client.post("/v1/templates/build", &request).await?;
     let built = follow(client, &id).await?;
     match (built.status.as_str(), built.error, built.sandbox) {
-        ("done", ..) => {}
+        ("done", ..) => print_ready(&options.name, built.bytes, started),
         (_, Some(error), Some(sandbox)) => {
             show::line(format_args!("{error}"))?;
-            return look(client, &sandbox).await;
+            look(client, &sandbox).await
         }
         (_, Some(error), None) => bail!(error),
         (status, None, _) => bail!(
             "the build did not finish: the server stopped while its status was {status:?}; build the template again"
         ),
     }
+}
+
+async fn pull(client: &Client, name: &str, request: &PullTemplate) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let Progress { id, .. } = client.post(&format!("{}/pull", path(name)), request).await?;
+    let pulled = follow(client, &id).await?;
+    match (pulled.status.as_str(), pulled.error) {
+        ("done", _) => print_ready(name, pulled.bytes, started),
+        (_, Some(error)) => bail!(error),
+        (status, None) => {
+            bail!(
+                "the copy did not finish: the server stopped while its status was {status:?}; pull the template again"
+            )
+        }
+    }
+}
+
+fn print_ready(name: &str, bytes: Option<u64>, started: Instant) -> anyhow::Result<()> {
     show::line(format_args!(
-        "{} is ready: {} on disk, {:.0} s",
-        options.name,
-        show::bytes(built.bytes.unwrap_or_default()),
+        "{name} is ready: {} on disk, {:.0} s",
+        show::bytes(bytes.unwrap_or_default()),
         started.elapsed().as_secs_f64()
     ))
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::error::{BuildError, LoadError};
-use crate::name::TemplateName;
+use crate::name::{ContentId, TemplateName};
 use crate::recipe::RecipeError;
 
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,8 @@ pub enum ArchiveError {
     NotThatBuiltIn { name: TemplateName, found: TemplateName },
     #[error("template `{name}` exists already and was made from steps or a snapshot; remove it first, or use --name")]
     Taken { name: TemplateName },
+    #[error("the archive has the image {found} in place of {wanted}; nothing was imported")]
+    OtherImage { wanted: ContentId, found: ContentId },
     #[error(transparent)]
     Name(#[from] RecipeError),
     #[error("could not read the archive")]

@@ -37,6 +37,11 @@ pub enum Existing {
 
 /// What the engine decides about an archive whose header and manifest were read.
 pub trait ImportRules {
+    /// Refuses an archive of another image than the wanted one.
+    fn accepts(&self, _header: &ArchiveHeader) -> Result<(), ArchiveError> {
+        Ok(())
+    }
+
     /// The name under which the template is stored, or why it cannot have this name.
     fn stored_name(&self, name: &TemplateName) -> Result<TemplateName, ArchiveError>;
 
@@ -73,6 +78,7 @@ impl ImageStore {
         let mut reading = Reading::new(from)?;
         let mut files = reading.files()?;
         let (header, manifest) = read_head(&mut files)?;
+        rules.accepts(&header)?;
         let name = rules.stored_name(name.as_ref().unwrap_or(&header.name))?;
         self.check_name(&name, &manifest.recipe, existing)?;
         space::check(&[(&scratch, header.stored_bytes)])?;
