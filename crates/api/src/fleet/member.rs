@@ -20,7 +20,8 @@ use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, theirs, volumes,
+    accounts, audit, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, theirs,
+    volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -199,6 +200,7 @@ impl Fleet {
             method if theirs::has_name_in_body(method, path) => {
                 return theirs::answer_named_in_body(self, app, request, here).await;
             }
+            &Method::GET if audit::is_about(path) => return audit::answer(self, app, request, here).await,
             method if accounts::may_change(method, path) => {
                 let response = here.answer(request).await;
                 if response.status().is_success() {

@@ -8,6 +8,7 @@
 //! (`bring.rs`).
 
 mod accounts;
+mod audit;
 mod bring;
 mod chosen;
 mod connections;
