@@ -328,6 +328,7 @@ fn in_own_path<'a>(method: &Method, path: &'a str) -> Option<(Kind, &'a str)> {
     Some(match collection {
         "sandboxes" => (Kind::Sandbox, first),
         "templates" if first == "builds" => (Kind::Build, rest.split('/').nth(1)?),
+        "templates" if rest.ends_with("/network") => (Kind::Template, rest.strip_suffix("/network")?),
         "templates" if matches!(*method, Method::GET | Method::DELETE) => {
             (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
         }
@@ -369,7 +370,6 @@ mod tests {
             "/v1/sandboxes/",
             "/v1/sandboxes/0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11/exec",
             "/v1/templates/builds",
-            "/v1/templates/mine/network",
             "/v1/snapshots",
             "/v1/volumes/",
             "/v1/tokens/web",
@@ -383,6 +383,7 @@ mod tests {
         ] {
             assert_eq!(get(other), None, "{other}");
         }
+        assert_eq!(get("/v1/templates/mine/network"), Some(("template", "mine".to_owned())));
         assert_eq!(get("/v1/templates/builds/1/logs"), Some(("build", "1".to_owned())));
         assert_eq!(get("/v1/preview-tokens/0123"), Some(("preview token", "0123".to_owned())));
         assert_eq!(get("/volumes/1"), Some(("volume", "1".to_owned())));

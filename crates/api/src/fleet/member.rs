@@ -163,6 +163,7 @@ impl Fleet {
             (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),
+            (&Method::POST, accounts::PATH) => self.answer_push(app, request).await?,
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
             (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,
             _ => return self.answer_passed_on(app, request, here).await,
@@ -176,7 +177,7 @@ impl Fleet {
         match route::subject(app, request) {
             (Some(id), request) => self.answer_about(app, &id, asker, request, here).await,
             (None, request) if is_create => chosen::create(self, app, request, here).await,
-            (None, request) => Ok(here.answer(request).await),
+            (None, request) => Ok(self.answer_here(app, request, here).await),
         }
     }
 
@@ -201,13 +202,6 @@ impl Fleet {
                 return theirs::answer_named_in_body(self, app, request, here).await;
             }
             &Method::GET if audit::is_about(path) => return audit::answer(self, app, request, here).await,
-            method if accounts::may_change(method, path) => {
-                let response = here.answer(request).await;
-                if response.status().is_success() {
-                    self.publish_accounts(app).await;
-                }
-                response
-            }
             _ => return self.answer_by_name(app, request, here).await,
         })
     }
@@ -232,7 +226,14 @@ impl Fleet {
         let request = Request::from_parts(parts, body);
         match owner {
             Some(owner) => self.forward(app, &owner, request).await,
-            None => Ok(here.answer(request).await),
+            None => Ok(self.answer_here(app, request, here).await),
+        }
+    }
+
+    async fn answer_here(&self, app: &App, request: Request, here: Here<'_>) -> Response {
+        match accounts::may_change(request.method(), request.uri().path()) {
+            true => self.answer_and_publish(app, request, here).await,
+            false => here.answer(request).await,
         }
     }
 

@@ -32,6 +32,7 @@ mod templates;
 mod theirs;
 mod uploads;
 mod volumes;
+mod workspace_settings;
 
 pub use durable::StoreHealth;
 pub(crate) use durable::Waited;

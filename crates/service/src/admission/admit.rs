@@ -137,6 +137,15 @@ impl Admission {
         Ok(self.store.quota(workspace)?.unwrap_or_default())
     }
 
+    /// Sets the quota that other homes have, or the default.
+    pub(crate) fn adopt_quota(&self, workspace: &WorkspaceName, quota: Option<&Quota>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.lock();
+        match quota {
+            Some(quota) => self.store.set_quota(workspace, quota).map(drop),
+            None => self.store.remove_quota(workspace),
+        }
+    }
+
     /// Applies from the next request on; a workspace keeps what it already has.
     pub fn change_quota(
         &self,
