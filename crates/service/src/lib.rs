@@ -47,7 +47,8 @@ mod webhooks;
 mod workspaces;
 
 pub use admission::{
-    Admission, AdmitError, DEFAULT_QUOTA, Quota, QuotaRefused, Reservation, Resource, Resources, check,
+    Admission, AdmitError, Asking, Claim, Claimed, DEFAULT_QUOTA, OtherClaim, OtherHomes, Quota, QuotaRefused,
+    Reservation, Resource, Resources, check,
 };
 pub use agent_runs::{AgentRun, AgentRuns, RunState, TranscriptPart};
 pub use audit::{

@@ -20,8 +20,8 @@ use super::here::{Answering, Here};
 use super::moves::{Arrivals, CutOff, Gate};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, audit, bring, chosen, engine, find, health, join, list, moves, named, place, route, templates, theirs,
-    volumes,
+    accounts, audit, bring, chosen, engine, find, health, join, list, moves, named, place, quotas, route, templates,
+    theirs, volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -102,9 +102,10 @@ impl Fleet {
     }
 
     /// Makes a server a node, before it serves.
-    pub fn attach(self: &Arc<Self>, app: &App) {
+    pub fn attach(self: &Arc<Self>, app: &Arc<App>) {
         // A server has one fleet.
         let _ = app.dialect_state::<Attached>().0.set(self.clone());
+        app.service.admission.share_with(quotas::OtherNodes::new(self, app));
     }
 
     /// The fleet that a server is a node of.
@@ -163,6 +164,7 @@ impl Fleet {
             (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),
+            (&Method::GET, quotas::PATH) => quotas::answer(self, app, &request),
             (&Method::POST, accounts::PATH) => self.answer_push(app, request).await?,
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
             (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,

@@ -24,6 +24,7 @@ mod member;
 mod moves;
 mod named;
 mod place;
+mod quotas;
 mod route;
 mod settings;
 mod stored;

@@ -181,6 +181,57 @@ async fn what_one_node_sets_for_a_workspace_holds_on_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_quota_holds_for_all_nodes_together() {
+    let etcd = EtcdServer::start().await.unwrap();
+    let (mut a, mut b, mut c) = (Node::new("a"), Node::new("b"), Node::new("c"));
+    start_fleet(&etcd, &mut [&mut a, &mut b, &mut c]);
+    let quota = |limits: &Value| drop(ok(&a, "PUT", "/v1/workspaces/default/quota", limits));
+    let create = |node: &Node| node.post("/v1/sandboxes", r#"{"template":"base"}"#);
+    let used = |node: &Node| get(node, "/v1/quota")["used"]["sandboxes"].clone();
+    let refused = |answer: &Answer| answer.head.starts_with("http/1.1 429") && answer.body.contains("quota_exceeded");
+    quota(&json!({"sandboxes": 2}));
+    drain(&a, &["a", "c"]);
+    let first = a.create("");
+    drain(&a, &["a", "b"]);
+    c.create("");
+    drain(&a, &[]);
+    for node in [&a, &b, &c] {
+        assert_eq!(used(node), 2);
+        let answer = create(node);
+        assert!(
+            refused(&answer) && answer.body.contains("max sandboxes reached: the limit is 2, 2 in use"),
+            "{}",
+            answer.body
+        );
+        assert!(!answer.head.contains("retry-after"), "{}", answer.head);
+    }
+    // What is free again, any node can use at once, and only one of several does.
+    ok(&c, "DELETE", &format!("/v1/sandboxes/{first}"), &Value::Null);
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let creates: Vec<_> =
+            [&a, &b, &c].into_iter().cycle().take(6).map(|node| scope.spawn(|| create(node))).collect();
+        creates.into_iter().map(|create| create.join().unwrap()).collect()
+    });
+    let created = answers.iter().filter(|answer| answer.head.starts_with("http/1.1 201")).count();
+    assert!(
+        created <= 1
+            && answers
+                .iter()
+                .all(|answer| answer.head.starts_with("http/1.1 201") || answer.head.starts_with("http/1.1 429"))
+    );
+    if created == 0 {
+        b.create("");
+    }
+    assert_eq!(used(&a), 2);
+
+    quota(&json!({"sandboxes": null, "creates_per_minute": 1}));
+    let answer = create(&b);
+    assert!(refused(&answer), "{}", answer.body);
+    let wait = answer.head.split("retry-after: ").nth(1).unwrap().split("\r\n").next().unwrap();
+    assert!((1..=60).contains(&wait.parse::<u64>().unwrap()), "{wait}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_preview_token_is_revoked_through_any_node() {
     let etcd = EtcdServer::start().await.unwrap();
     let (mut a, mut b) = (Node::new("a"), Node::new("b"));
