@@ -66,6 +66,9 @@ impl From<AdmitError> for ApiError {
             }
             // The workspace and its token were deleted during the request.
             AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
+            AdmitError::Contended => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_contended", error.to_string()).retry_after(1)
+            }
             AdmitError::Store(source) => source.into(),
         }
     }

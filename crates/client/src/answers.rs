@@ -103,6 +103,8 @@ pub struct Quota {
 #[derive(Debug, Deserialize)]
 pub struct AuditEntry {
     pub number: i64,
+    /// Absent without a fleet.
+    pub node: Option<String>,
     pub time: Timestamp,
     pub actor: Actor,
     pub action: String,
@@ -123,6 +125,8 @@ fn one() -> u32 {
 #[derive(Debug, Deserialize)]
 pub struct AuditChain {
     pub workspace: String,
+    /// Absent without a fleet.
+    pub node: Option<String>,
     pub kind: String,
     pub entries: u64,
     pub without_hash: u64,

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
@@ -16,10 +20,15 @@ use crate::records::{decode, encode};
 
 const SHARED: &str = "shared/";
 const KEY_CONTEXT: &str = "sandling fleet shared record 1";
+const SEAL_CONTEXT: &str = "sandling fleet shared secret 1";
+const NONCE_CONTEXT: &str = "sandling fleet shared nonce 1";
+const NONCE_BYTES: usize = 24;
 
 /// The shared records as this node knows them.
 pub struct SharedRecords {
     key: [u8; 32],
+    cipher: XChaCha20Poly1305,
+    nonce_key: [u8; 32],
     /// `None` before the first ones are read.
     known: Mutex<Option<BTreeMap<String, Known>>>,
 }
@@ -39,7 +48,34 @@ struct Proven {
 impl SharedRecords {
     /// `secret` is what only the fleet's nodes know.
     pub fn new(secret: &[u8]) -> Self {
-        Self { key: blake3::derive_key(KEY_CONTEXT, secret), known: Mutex::default() }
+        Self {
+            key: blake3::derive_key(KEY_CONTEXT, secret),
+            cipher: XChaCha20Poly1305::new(&Key::from(blake3::derive_key(SEAL_CONTEXT, secret))),
+            nonce_key: blake3::derive_key(NONCE_CONTEXT, secret),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Encrypts a text of this record, for nodes only. The same text gives the same result, so that all nodes write the same.
+    pub fn seal(&self, name: &str, text: &str) -> String {
+        let mut nonce = [0; NONCE_BYTES];
+        let own = blake3::Hasher::new_keyed(&self.nonce_key)
+            .update(name.as_bytes())
+            .update(b"\0")
+            .update(text.as_bytes())
+            .finalize();
+        nonce.copy_from_slice(&own.as_bytes()[..NONCE_BYTES]);
+        let payload = Payload { msg: text.as_bytes(), aad: name.as_bytes() };
+        let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload).expect("a text is shorter than 256 GiB");
+        STANDARD.encode([&nonce[..], &sealed].concat())
+    }
+
+    /// Decrypts what [`Self::seal`] made for the same record.
+    pub fn open(&self, name: &str, sealed: &str) -> Option<String> {
+        let bytes = STANDARD.decode(sealed).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
+        let payload = Payload { msg: sealed, aad: name.as_bytes() };
+        String::from_utf8(self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()?).ok()
     }
 
     /// Follows the records, and reports that there is something new. Runs until the future is dropped.
@@ -163,6 +199,17 @@ mod tests {
         let body = known.body.clone();
         records.known(|all| drop(all.insert(name, known)));
         body
+    }
+
+    #[test]
+    fn only_nodes_read_what_is_sealed_and_only_in_its_record() {
+        let (ours, theirs) = (SharedRecords::new(b"secret"), SharedRecords::new(b"guess"));
+        let sealed = ours.seal("secret/team/KEY", "hunter2");
+        assert_eq!(SharedRecords::new(b"secret").open("secret/team/KEY", &sealed).as_deref(), Some("hunter2"));
+        assert_eq!(ours.seal("secret/team/KEY", "hunter2"), sealed);
+        assert_eq!(ours.open("secret/other/KEY", &sealed), None);
+        assert_eq!(theirs.open("secret/team/KEY", &sealed), None);
+        assert_eq!(ours.open("secret/team/KEY", "x"), None);
     }
 
     #[tokio::test]

@@ -37,6 +37,7 @@ mod request_limiter;
 mod sandboxes;
 mod service;
 mod shared;
+mod shared_settings;
 mod store;
 mod stored_layers;
 mod stored_uploads;
@@ -46,7 +47,8 @@ mod webhooks;
 mod workspaces;
 
 pub use admission::{
-    Admission, AdmitError, DEFAULT_QUOTA, Quota, QuotaRefused, Reservation, Resource, Resources, check,
+    Admission, AdmitError, Asking, Claim, Claimed, DEFAULT_QUOTA, OtherClaim, OtherHomes, Quota, QuotaRefused,
+    Reservation, Resource, Resources, check,
 };
 pub use agent_runs::{AgentRun, AgentRuns, RunState, TranscriptPart};
 pub use audit::{
@@ -82,6 +84,7 @@ pub use sandboxes::{
 };
 pub use service::{Service, ServiceError, ServiceSettings};
 pub use shared::{SharedToken, SharedWorkspace};
+pub use shared_settings::{KnownSetting, Setting, SettingError, SettingStep, SharedSetting, now_ms, setting_step};
 pub use tokens::{
     AuthError, CreatedToken, Denied, LocalTokenError, NewToken, Principal, Scope, TokenError, TokenInfo, TokenSecret,
     Tokens,

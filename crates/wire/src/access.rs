@@ -166,17 +166,30 @@ pub struct AuditParams {
     /// Only entries since this time.
     #[param(format = DateTime)]
     pub since: Option<String>,
-    /// Only entries after this number.
-    pub after: Option<i64>,
+    /// Only entries after those of an earlier list, whose `next` this is; or after this number.
+    pub after: Option<String>,
     /// 100 if absent, at most 10000.
     pub limit: Option<u32>,
     /// The entries of another workspace; for operators.
     pub workspace: Option<String>,
+    /// In a fleet: only the entries of this node.
+    pub node: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct RecordingParams {
+    /// In a fleet: the entry's node. If absent, all nodes are asked.
+    pub node: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditView {
+    /// Increases from entry to entry. In a fleet, each node counts its own entries.
     pub number: i64,
+    /// The node that has the entry; absent without a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     pub time: String,
     pub workspace: String,
     /// The prefix and the name of the token.
@@ -203,6 +216,8 @@ pub struct AuditView {
 pub struct AuditVerifyParams {
     /// Another workspace; for operators. If absent, your own workspace, or all for operators.
     pub workspace: Option<String>,
+    /// In a fleet: only the chains of this node.
+    pub node: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -214,6 +229,9 @@ pub struct AuditVerification {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditChainView {
     pub workspace: String,
+    /// The node that has the chain; absent without a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// `change` or `refusal`.
     pub kind: &'static str,
     /// How many entries were checked.
@@ -246,6 +264,8 @@ pub struct ActorView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditList {
     pub items: Vec<AuditView>,
+    /// The `after` of the list that continues this one; null if there is no entry yet.
+    pub next: Option<String>,
 }
 
 /// The code of a run and its output.

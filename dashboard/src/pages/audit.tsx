@@ -26,7 +26,7 @@ export function Audit() {
     const text = [entry.action, entry.object, entry.actor.name, entry.actor.prefix, entry.code, entry.remote, entry.request_id].join(" ").toLowerCase();
     return (!result.value || entry.result === result.value) && search.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
   };
-  const shown = (log.value?.items ?? []).filter(fits).sort((a, b) => b.number - a.number);
+  const shown = (log.value?.items ?? []).filter(fits).reverse();
   const verify = async () => {
     try {
       checked.value = await get<Verification>("/v1/audit/verify");
@@ -71,14 +71,14 @@ export function Audit() {
                   <thead><tr><th>Time</th><th>Who</th><th>Action</th><th>Object</th><th>Result</th><th>From</th><th><span class="sr">Recording</span></th></tr></thead>
                   <tbody>
                     {shown.slice(0, 500).map((entry) => (
-                      <tr key={entry.number}>
+                      <tr key={`${entry.node ?? ""} ${entry.number}`}>
                         <td class="nowrap muted">{fullTime(entry.time)}</td>
                         <td class="name">{entry.actor.name || entry.actor.prefix}</td>
                         <td class="mono">{entry.action}{entry.count > 1 ? ` × ${entry.count}` : ""}</td>
                         <td class="mono">{entry.object ?? ""}</td>
                         <td><Badge status={entry.result} /> <small>{entry.code ?? ""}</small></td>
                         <td class="mono nowrap">{entry.remote ?? ""}</td>
-                        <td class="actions">{entry.recorded && <Button class="button-small" onClick={async () => (recording.value = await get(`/v1/audit/${entry.number}/recording`))}>Recording</Button>}</td>
+                        <td class="actions">{entry.recorded && <Button class="button-small" onClick={async () => (recording.value = await get(`/v1/audit/${entry.number}/recording${query({ node: entry.node ?? undefined })}`))}>Recording</Button>}</td>
                       </tr>
                     ))}
                   </tbody>

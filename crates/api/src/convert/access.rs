@@ -117,6 +117,7 @@ impl IntoWire for ChainReport {
     fn into_wire(self) -> AuditChainView {
         AuditChainView {
             workspace: self.workspace.to_string(),
+            node: None,
             kind: self.kind.as_str(),
             entries: self.entries,
             without_hash: self.without_hash,
@@ -140,6 +141,7 @@ impl IntoWire for AuditEntry {
         };
         AuditView {
             number: self.number,
+            node: None,
             time: self.time.to_string(),
             workspace: self.workspace.to_string(),
             actor: ActorView { prefix: self.actor.prefix, name: self.actor.name },

@@ -1,20 +1,31 @@
-//! Tokens and workspaces: what is created on one node works on all, and what is revoked or deleted on one ends on all.
+//! Tokens, workspaces and their settings: what is created or set on one node holds on all, and what is revoked or deleted on
+//! one ends on all.
 //!
 //! Each node has all of them in its own database, which alone decides about requests, also while etcd is down. Every second,
 //! and when etcd has something new, a node merges the records of etcd into its database and writes to etcd what is new in the
-//! database.
+//! database. A node that changes something for a client also sends it to the others, and waits a moment for their answers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
 use jiff::Timestamp;
+use sandling_fleet::Member;
 use sandling_service::{SharedToken, SharedWorkspace, WorkspaceName};
 use serde::{Deserialize, Serialize};
 
+use super::here::Here;
 use super::member::Fleet;
 use crate::app::App;
 use crate::delete_workspace::delete_workspace;
+use crate::error::ApiError;
+
+/// Where a node sends what it has changed.
+pub(super) const PATH: &str = "/fleet/shared";
 
 const TOKENS: &str = "token/";
 const WORKSPACES: &str = "workspace/";
@@ -45,12 +56,15 @@ enum Step {
 
 /// What is left to do after everything new in etcd is adopted, but for deletions.
 #[derive(Default)]
-struct Rest {
+pub(super) struct Rest {
     /// Names of records, and their new bodies. Without a body, the record is removed.
-    writes: Vec<(String, Option<String>)>,
+    pub(super) writes: Vec<(String, Option<String>)>,
     deletions: Vec<WorkspaceName>,
-    kept: Vec<WorkspaceName>,
+    pub(super) kept: Vec<WorkspaceName>,
 }
+
+/// Records that another node sends, by name. They are newer than those of etcd.
+pub(super) type Pushed = BTreeMap<String, String>;
 
 impl Rest {
     fn write_workspace(&mut self, name: &str, deleted_at: Option<Timestamp>) {
@@ -89,41 +103,91 @@ impl Fleet {
         tokio::join!(follow, merge);
     }
 
-    /// Tells the other nodes of a change before the client hears of it, so that it can use its new token at once. What takes
-    /// too long happens later.
-    pub(super) async fn publish_accounts(&self, app: &App) {
-        let _ = tokio::time::timeout(PUBLISH_WITHIN, self.merge(app)).await;
+    /// Answers a client. If that has changed something of a workspace, tells the other nodes before the client hears of it, so
+    /// that it holds through any node at once. What takes too long happens later.
+    pub(super) async fn answer_and_publish(&self, app: &App, request: Request, here: Here<'_>) -> Response {
+        let response = here.answer(request).await;
+        if response.status().is_success() && self.membership.belongs() {
+            let rest = self.adopt(app, &Pushed::new());
+            let tell = async { tokio::join!(self.write(&rest), self.push(app, &rest)) };
+            let _ = tokio::time::timeout(PUBLISH_WITHIN, tell).await;
+        }
+        response
+    }
+
+    /// Sends what is new here to all other nodes.
+    async fn push(&self, app: &App, rest: &Rest) {
+        let news = rest.writes.iter().filter_map(|(name, body)| Some((name, body.as_ref()?)));
+        let news: BTreeMap<_, _> = news.collect();
+        if news.is_empty() {
+            return;
+        }
+        let body = serde_json::to_string(&news).expect("records are text");
+        let send = |member: Member| {
+            let request = Request::post(PATH).header("host", "fleet").body(Body::from(body.clone()));
+            async move { self.forward(app, &member, request.expect("the path is valid")).await }
+        };
+        join_all(self.others().into_iter().map(send)).await;
+    }
+
+    /// Takes what another node has changed.
+    pub(super) async fn answer_push(&self, app: &App, request: Request) -> Result<Response, ApiError> {
+        let body = crate::extract::read(request.into_body()).await?;
+        let pushed: Pushed = serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        if self.membership.belongs() {
+            let rest = self.adopt(app, &pushed);
+            delete_workspaces(app, &rest).await;
+        }
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     /// What fails is tried again in the next round, and stops nothing else. Returns the workspaces of [`Step::Keep`].
     async fn merge(&self, app: &App) -> Vec<WorkspaceName> {
-        let mut rest = Rest::default();
         if !self.membership.belongs() {
-            return rest.kept;
+            return Vec::new();
         }
-        // Revocations wait neither for a write to etcd nor for a deletion. A token needs its workspace.
-        self.adopt_workspaces(app, &mut rest);
-        self.adopt_tokens(app, &mut rest);
+        let rest = self.adopt(app, &Pushed::new());
         let finish = async {
-            for (name, body) in &rest.writes {
-                or_later(match body {
-                    Some(body) => self.shared.put(&self.membership, name, body).await,
-                    None => self.shared.remove(&self.membership, name).await,
-                });
-            }
-            for name in &rest.deletions {
-                // As long as it has sandboxes here, it stays.
-                let _ = delete_workspace(app, name).await;
-            }
+            self.write(&rest).await;
+            delete_workspaces(app, &rest).await;
         };
         let _ = tokio::time::timeout(REST_WITHIN, finish).await;
         rest.kept
     }
 
-    fn adopt_workspaces(&self, app: &App, rest: &mut Rest) {
+    /// Merges what is new elsewhere. Revocations wait neither for a write to etcd nor for a deletion.
+    fn adopt(&self, app: &App, pushed: &Pushed) -> Rest {
+        let mut rest = Rest::default();
+        // A token needs its workspace, and so does a setting.
+        self.adopt_workspaces(app, pushed, &mut rest);
+        self.adopt_tokens(app, pushed, &mut rest);
+        or_later(self.adopt_settings(app, pushed, &mut rest));
+        rest
+    }
+
+    async fn write(&self, rest: &Rest) {
+        for (name, body) in &rest.writes {
+            or_later(match body {
+                Some(body) => self.shared.put(&self.membership, name, body).await,
+                None => self.shared.remove(&self.membership, name).await,
+            });
+        }
+    }
+
+    /// The records whose names have a prefix, without it. `None` before those of etcd are read, unless some were pushed.
+    pub(super) fn shared_records(&self, prefix: &str, pushed: &Pushed) -> Option<BTreeMap<String, String>> {
+        let of_etcd = self.shared.all(prefix);
+        let pushed =
+            pushed.iter().filter_map(|(name, body)| Some((name.strip_prefix(prefix)?.to_owned(), body.clone())));
+        let pushed: Vec<_> = pushed.collect();
+        (of_etcd.is_some() || !pushed.is_empty())
+            .then(|| of_etcd.unwrap_or_default().into_iter().chain(pushed).collect())
+    }
+
+    fn adopt_workspaces(&self, app: &App, pushed: &Pushed, rest: &mut Rest) {
         let own = or_later(app.service.workspaces.shared()).into_iter();
         let mut own: BTreeMap<_, _> = own.map(|workspace| (workspace.name.to_string(), workspace)).collect();
-        let Some(known) = self.shared.all(WORKSPACES) else { return };
+        let Some(known) = self.shared_records(WORKSPACES, pushed) else { return };
         for (name, body) in known {
             let Ok(theirs) = serde_json::from_str::<WorkspaceRecord>(&body) else { continue };
             let mine = own.remove(&name);
@@ -148,11 +212,11 @@ impl Fleet {
         }
     }
 
-    fn adopt_tokens(&self, app: &App, rest: &mut Rest) {
+    fn adopt_tokens(&self, app: &App, pushed: &Pushed, rest: &mut Rest) {
         let own = or_later(app.service.tokens.shared()).into_iter();
         let mut own: BTreeMap<_, _> = own.map(|token| (token.info.prefix.clone(), token)).collect();
         let mut has_ended = false;
-        let Some(known) = self.shared.all(TOKENS) else { return };
+        let Some(known) = self.shared_records(TOKENS, pushed) else { return };
         for (prefix, body) in known {
             let Ok(theirs) = serde_json::from_str::<SharedToken>(&body) else { continue };
             let mine = own.remove(&prefix);
@@ -176,15 +240,24 @@ impl Fleet {
 /// The result, or nothing if it failed: the next round tries again.
 fn or_later<T: Default>(result: Result<T, impl std::error::Error + 'static>) -> T {
     result.unwrap_or_else(|error| {
-        tracing::debug!(error = &error as &dyn std::error::Error, "tokens cannot be shared now");
+        tracing::debug!(error = &error as &dyn std::error::Error, "tokens and settings cannot be shared now");
         T::default()
     })
 }
 
-/// Whether a request can create or end a token or a workspace.
+async fn delete_workspaces(app: &App, rest: &Rest) {
+    for name in &rest.deletions {
+        // As long as it has sandboxes here, it stays.
+        let _ = delete_workspace(app, name).await;
+    }
+}
+
+/// Whether a request can change a token, a workspace or a setting of one.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {
-    let is_about = path.starts_with("/v1/workspaces") || path.starts_with("/v1/me/tokens");
-    is_about && matches!(*method, Method::POST | Method::DELETE)
+    let prefixes = ["/v1/workspaces", "/v1/me/tokens", "/v1/network", "/v1/secrets"];
+    let is_about = prefixes.iter().any(|prefix| path.starts_with(prefix))
+        || path.starts_with("/v1/templates/") && path.ends_with("/network");
+    is_about && !matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// What this machine deleted before it joined concerns no other node, and what the fleet deleted before concerns none here.

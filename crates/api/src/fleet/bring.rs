@@ -113,7 +113,8 @@ impl Fleet {
             files.push(FetchFile { file, to: wanted.path });
         }
         let bytes: u64 = files.iter().flat_map(|file| &file.file.chunks).map(|chunk| u64::from(chunk.bytes)).sum();
-        let _place = app.service.sandboxes.reserve_disk(workspace, bytes.div_ceil(1 << 20)).map_err(ApiError::from)?;
+        let _place =
+            app.service.sandboxes.reserve_disk(workspace, bytes.div_ceil(1 << 20)).await.map_err(ApiError::from)?;
         let peers = Peers::find(self, app, workspace.as_str(), id, &record.node).await;
         store.blobs.fetch(&files, &peers).await?;
         let from_peers = peers.members.len() - peers.failed.lock().unwrap_or_else(PoisonError::into_inner).len();

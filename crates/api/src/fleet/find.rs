@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use sandling_engine::{CreateError, SandboxId, SnapshotId, TemplateSummary, VolumeError, VolumeView};
 use sandling_fleet::Member;
+use sandling_service::WorkspaceName;
 
 use super::member::{Fleet, unreachable};
 use crate::app::App;
@@ -53,6 +54,8 @@ enum Kind {
     E2bBuild,
     /// A sandbox, by a token or a signature.
     Credential,
+    /// A preview token, by its id or itself.
+    Preview,
 }
 
 impl fmt::Display for Sought {
@@ -66,7 +69,7 @@ impl fmt::Display for Sought {
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Sandbox,
         Self::Template,
         Self::Snapshot,
@@ -75,6 +78,7 @@ impl Kind {
         Self::E2bTemplate,
         Self::E2bBuild,
         Self::Credential,
+        Self::Preview,
     ];
 
     fn as_str(self) -> &'static str {
@@ -87,6 +91,7 @@ impl Kind {
             Self::E2bTemplate => "e2b-template",
             Self::E2bBuild => "e2b-build",
             Self::Credential => "credential",
+            Self::Preview => "preview token",
         }
     }
 
@@ -185,6 +190,10 @@ impl Sought {
             Kind::E2bTemplate => e2b::made_at(app, &self.workspace, &self.name),
             Kind::E2bBuild => e2b::made_or_begun_at(app, &self.workspace, &self.name),
             Kind::Credential => e2b::sandbox_with(app, &self.name).map(|id| id.to_string()),
+            Kind::Preview => {
+                let workspace = WorkspaceName::parse(&self.workspace)?;
+                app.service.previews.find(&workspace, &self.name).ok().flatten()
+            }
         }
     }
 
@@ -319,11 +328,13 @@ fn in_own_path<'a>(method: &Method, path: &'a str) -> Option<(Kind, &'a str)> {
     Some(match collection {
         "sandboxes" => (Kind::Sandbox, first),
         "templates" if first == "builds" => (Kind::Build, rest.split('/').nth(1)?),
+        "templates" if rest.ends_with("/network") => (Kind::Template, rest.strip_suffix("/network")?),
         "templates" if matches!(*method, Method::GET | Method::DELETE) => {
             (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
         }
         "snapshots" if (method, rest) != (&Method::POST, IMPORT) => (Kind::Snapshot, first),
         "volumes" => (Kind::Volume, first),
+        "preview-tokens" => (Kind::Preview, first),
         _ => return None,
     })
 }
@@ -359,7 +370,6 @@ mod tests {
             "/v1/sandboxes/",
             "/v1/sandboxes/0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11/exec",
             "/v1/templates/builds",
-            "/v1/templates/mine/network",
             "/v1/snapshots",
             "/v1/volumes/",
             "/v1/tokens/web",
@@ -373,7 +383,9 @@ mod tests {
         ] {
             assert_eq!(get(other), None, "{other}");
         }
+        assert_eq!(get("/v1/templates/mine/network"), Some(("template", "mine".to_owned())));
         assert_eq!(get("/v1/templates/builds/1/logs"), Some(("build", "1".to_owned())));
+        assert_eq!(get("/v1/preview-tokens/0123"), Some(("preview token", "0123".to_owned())));
         assert_eq!(get("/volumes/1"), Some(("volume", "1".to_owned())));
         assert_eq!(get("/volumecontent/1/path"), Some(("volume", "1".to_owned())));
         assert_eq!(get("/v2/templates/mine/builds/1"), Some(("build", "1".to_owned())));

@@ -22,14 +22,14 @@ use crate::app::App;
 use crate::auth::query_value;
 use crate::e2b;
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The lists with pages.
 const PAGED: &str = "/v2/sandboxes";
 const PAGED_SNAPSHOTS: &str = "/snapshots";
 const SNAPSHOTS: &str = "/v1/snapshots";
 const VOLUMES: &str = "/v1/volumes";
-/// The one list that is a field of an object.
-const WRAPPED: &str = "snapshots";
+/// The lists that are a field of an object.
+const WRAPPED: [&str; 3] = ["snapshots", "items", "chains"];
 /// What sandboxes use is a field of an object, too, by their ids.
 const SAMPLES: &str = "sandboxes";
 /// Names the nodes that did not answer.
@@ -85,7 +85,7 @@ pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, he
             all.sort_by_cached_key(|item| Reverse(position(item)));
             // One that moves is on two nodes for a moment.
             all.dedup_by_key(|item| position(item));
-            lists.respond(&json!({ WRAPPED: all }))
+            lists.respond(&json!({ "snapshots": all }))
         }
         _ => {
             all.sort_by_cached_key(position);
@@ -104,8 +104,20 @@ pub(super) struct Lists {
 
 /// Asks all nodes the same. The error is this node's refusal: others are not asked for a client that this node does not know.
 pub(super) async fn gather(fleet: &Fleet, app: &App, request: Request, here: Here<'_>) -> Result<Lists, Response> {
-    let asks: Vec<_> = fleet.others().into_iter().map(|member| (copy(&request), member)).collect();
-    let own = here.answer(request).await;
+    gather_each(fleet, app, request, here, |_, request| request).await
+}
+
+/// Asks each node what `of_node` makes of the request for it.
+pub(super) async fn gather_each(
+    fleet: &Fleet,
+    app: &App,
+    request: Request,
+    here: Here<'_>,
+    of_node: impl Fn(&str, Request) -> Request,
+) -> Result<Lists, Response> {
+    let of_member = |member: Member| (of_node(&member.name, copy(&request)), member);
+    let asks: Vec<_> = fleet.others().into_iter().map(of_member).collect();
+    let own = here.answer(of_node(fleet.membership.name(), request)).await;
     if own.status() != StatusCode::OK {
         return Err(own);
     }
@@ -183,7 +195,7 @@ impl Page {
         let items = match serde_json::from_slice(&bytes).ok()? {
             Value::Object(mut wrapped) => match wrapped.remove(SAMPLES) {
                 Some(samples) => json!([samples]),
-                None => wrapped.remove(WRAPPED)?,
+                None => WRAPPED.iter().find_map(|field| wrapped.remove(*field))?,
             },
             items => items,
         };

@@ -21,8 +21,8 @@ use super::moves::{Arrivals, CutOff, Gate};
 use super::pulls::{PullTemplates, Pulls};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, bring, chosen, engine, find, health, join, list, moves, named, place, pulls, route, templates, theirs,
-    volumes,
+    accounts, audit, bring, chosen, engine, find, health, join, list, moves, named, place, pulls, quotas, route,
+    templates, theirs, volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -111,9 +111,10 @@ impl Fleet {
     }
 
     /// Makes a server a node, before it serves.
-    pub fn attach(self: &Arc<Self>, app: &App) {
+    pub fn attach(self: &Arc<Self>, app: &Arc<App>) {
         // A server has one fleet.
         let _ = app.dialect_state::<Attached>().0.set(self.clone());
+        app.service.admission.share_with(quotas::OtherNodes::new(self, app));
     }
 
     /// The fleet that a server is a node of.
@@ -176,6 +177,8 @@ impl Fleet {
             (&Method::GET, pulls::LIST) => pulls::answer_list(self, app),
             (&Method::GET, pulls::OFFER) => pulls::answer_offer(app, request).await,
             (&Method::POST, pulls::OFFER) => pulls::answer_send(app, request).await,
+            (&Method::GET, quotas::PATH) => quotas::answer(self, app, &request),
+            (&Method::POST, accounts::PATH) => self.answer_push(app, request).await?,
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
             (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,
             _ => return self.answer_passed_on(app, request, here).await,
@@ -189,7 +192,7 @@ impl Fleet {
         match route::subject(app, request) {
             (Some(id), request) => self.answer_about(app, &id, asker, request, here).await,
             (None, request) if is_create => chosen::create(self, app, request, here).await,
-            (None, request) => Ok(here.answer(request).await),
+            (None, request) => Ok(self.answer_here(app, request, here).await),
         }
     }
 
@@ -213,13 +216,7 @@ impl Fleet {
             method if theirs::has_name_in_body(method, path) => {
                 return theirs::answer_named_in_body(self, app, request, here).await;
             }
-            method if accounts::may_change(method, path) => {
-                let response = here.answer(request).await;
-                if response.status().is_success() {
-                    self.publish_accounts(app).await;
-                }
-                response
-            }
+            &Method::GET if audit::is_about(path) => return audit::answer(self, app, request, here).await,
             _ => return self.answer_by_name(app, request, here).await,
         })
     }
@@ -244,7 +241,14 @@ impl Fleet {
         let request = Request::from_parts(parts, body);
         match owner {
             Some(owner) => self.forward(app, &owner, request).await,
-            None => Ok(here.answer(request).await),
+            None => Ok(self.answer_here(app, request, here).await),
+        }
+    }
+
+    async fn answer_here(&self, app: &App, request: Request, here: Here<'_>) -> Response {
+        match accounts::may_change(request.method(), request.uri().path()) {
+            true => self.answer_and_publish(app, request, here).await,
+            false => here.answer(request).await,
         }
     }
 

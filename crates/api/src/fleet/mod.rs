@@ -8,6 +8,7 @@
 //! (`bring.rs`).
 
 mod accounts;
+mod audit;
 mod bring;
 mod chosen;
 mod connections;
@@ -24,6 +25,7 @@ mod moves;
 mod named;
 mod place;
 mod pulls;
+mod quotas;
 mod route;
 mod settings;
 mod stored;
@@ -32,6 +34,7 @@ mod templates;
 mod theirs;
 mod uploads;
 mod volumes;
+mod workspace_settings;
 
 pub use durable::StoreHealth;
 pub(crate) use durable::Waited;

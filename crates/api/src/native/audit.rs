@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use sandling_service::{AuditQuery, Scope};
-use sandling_wire::{AuditList, AuditParams, AuditVerification, AuditVerifyParams, RecordingView};
+use sandling_wire::{AuditList, AuditParams, AuditVerification, AuditVerifyParams, RecordingParams, RecordingView};
 
 use crate::native::workspaces::managed;
 use crate::prelude::*;
@@ -13,7 +13,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Read the audit log
 ///
-/// Every change with its actor, object, result and request id, oldest first. Without `after`, the newest entries.
+/// Every change with its actor, object, result and request id, oldest first. Without `after`, the newest entries. In a
+/// fleet, the entries of all nodes by time, and the header `sandling-partial` names nodes that do not answer.
 #[utoipa::path(get, path = "/v1/audit", params(AuditParams), responses((status = 200, body = AuditList)))]
 async fn list(call: Call<Admin>, Params(params): Params<AuditParams>) -> Result<Json<AuditList>, ApiError> {
     let workspace = match &params.workspace {
@@ -23,14 +24,16 @@ async fn list(call: Call<Admin>, Params(params): Params<AuditParams>) -> Result<
     let since = params.since.as_deref().map(|since| {
         since.parse().map_err(|_| ApiError::bad_request("since must be a time such as 2026-01-31T12:00:00Z"))
     });
-    let query = AuditQuery {
-        workspace: Some(workspace),
-        since: since.transpose()?,
-        after: params.after,
-        limit: params.limit.unwrap_or(100),
-    };
+    let after = params
+        .after
+        .as_deref()
+        .map(|after| after.parse::<i64>().map_err(|_| ApiError::bad_request("after must be the number of an entry")));
+    let after = after.transpose()?;
+    let query =
+        AuditQuery { workspace: Some(workspace), since: since.transpose()?, after, limit: params.limit.unwrap_or(100) };
     let entries = call.app.service.audit.entries(&query)?;
-    Ok(Json(AuditList { items: entries.into_wire() }))
+    let next = entries.last().map(|last| last.number).or(after).map(|number| number.to_string());
+    Ok(Json(AuditList { items: entries.into_wire(), next }))
 }
 
 /// Verify the audit log
@@ -58,7 +61,7 @@ async fn verify(
 ///
 /// Only for runs in workspaces that record them.
 #[utoipa::path(
-    get, path = "/v1/audit/{number}/recording", params(("number" = i64, Path)),
+    get, path = "/v1/audit/{number}/recording", params(("number" = i64, Path), RecordingParams),
     responses((status = 200, body = RecordingView)),
 )]
 async fn recording(

@@ -47,5 +47,5 @@ async fn set(call: Call<Operator>, body: JsonBody<LimitsChange>) -> Result<Json<
 async fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
     app.engine.settled().await;
     let limits = app.service.admission.quota(workspace)?.into_wire();
-    Ok(Json(QuotaView { limits, used: app.service.sandboxes.usage(workspace).into_wire() }))
+    Ok(Json(QuotaView { limits, used: app.service.sandboxes.usage_of_all(workspace).await.into_wire() }))
 }

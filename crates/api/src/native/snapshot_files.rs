@@ -91,7 +91,8 @@ async fn import(
         .app
         .service
         .sandboxes
-        .reserve_disk(call.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
+        .reserve_disk(call.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))
+        .await?;
     let (engine, workspace) = (call.app.engine.clone(), call.workspace().to_string());
     let read = move |incoming| engine.snapshots().import(&workspace, name, incoming);
     let imported = piped::incoming(request.into_body(), read).await.map_err(|error| ApiError::internal(&error))??;

@@ -38,7 +38,7 @@ async fn make(
     if let Some(name) = name.as_deref().filter(|_| call.caller.dialect == Dialect::Native) {
         snapshots::check_free(&call.app, call.workspace(), name)?;
     }
-    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
+    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox).await?;
     let kept = if body.value.keep_memory == Some(false) { Kept::Disk } else { Kept::Everything };
     let spec = SnapshotSpec { name, volumes: body.value.volumes.map(IntoEngine::into_engine), kept };
     let (info, _) = call.app.engine.snapshot(&call.sandbox, spec).await?;

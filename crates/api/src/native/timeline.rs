@@ -31,7 +31,7 @@ async fn make(
     body: JsonBody<CheckpointRequest>,
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
     let _call = awake(&call.sandbox).await?;
-    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
+    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox).await?;
     let made = call.app.engine.checkpoint(&call.sandbox, body.value.name).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json((&made).into_wire())))

@@ -29,7 +29,7 @@ async fn create(call: Call<Run>, body: JsonBody<CreateVolume>) -> Result<(Status
 
 /// Makes a volume, if the workspace's quota has room for it.
 async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
-    let place = app.service.sandboxes.reserve_disk(workspace, mib.into())?;
+    let place = app.service.sandboxes.reserve_disk(workspace, mib.into()).await?;
     let made = app.engine.volumes().create(workspace.as_str(), name, mib).await?;
     drop(place);
     Ok(made)
@@ -94,7 +94,7 @@ async fn copy(
     let workspace = caller.workspace();
     let found = app.engine.volumes().find(workspace.as_str(), name)?;
     let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
-    let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into())?;
+    let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into()).await?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json(made.into_wire())))

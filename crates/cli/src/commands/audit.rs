@@ -4,29 +4,35 @@ use comfy_table::Cell;
 use serde_json::Value;
 
 use crate::client::{AuditEntry, Client, Recording, query, read};
-use crate::commands::audit_verify;
+use crate::commands::audit_verify::{self, Logs};
 use crate::options::{Audit, AuditCommand};
 use crate::show;
 
 pub async fn audit(options: &Audit) -> anyhow::Result<()> {
-    if let Some(AuditCommand::Verify { workspace, file, offline, json }) = &options.command {
-        return audit_verify::verify(workspace.as_deref(), file.as_deref(), *offline, *json).await;
+    if let Some(AuditCommand::Verify { workspace, file, node, offline, json }) = &options.command {
+        let logs = Logs { workspace: workspace.as_deref(), node: node.as_deref() };
+        return audit_verify::verify(logs, file.as_deref(), *offline, *json).await;
     }
     let client = Client::require().await?;
     if let Some(number) = options.recording {
-        return recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json);
+        let parameters = query(&[("node", options.node.clone())]);
+        return recording(client.get(&format!("/v1/audit/{number}/recording{parameters}")).await?, options.json);
     }
     let parameters = query(&[
         ("since", options.since.map(|since| since.to_string())),
         ("after", options.after.map(|after| after.to_string())),
         ("limit", Some(options.limit.to_string())),
         ("workspace", options.workspace.clone()),
+        ("node", options.node.clone()),
     ]);
     let mut answer: Value = client.get(&format!("/v1/audit{parameters}")).await?;
     let header = ["number", "time", "who", "action", "on", "result"];
     show::list(answer["items"].take(), options.json, &header, |entry: AuditEntry| {
         [
-            Cell::new(entry.number),
+            Cell::new(match entry.node {
+                Some(node) => format!("{} {node}", entry.number),
+                None => entry.number.to_string(),
+            }),
             Cell::new(show::time(entry.time)),
             Cell::new(format!("{} {}", entry.actor.prefix, entry.actor.name)),
             Cell::new(if entry.recorded { format!("{} (recorded)", entry.action) } else { entry.action }),

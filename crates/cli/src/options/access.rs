@@ -98,7 +98,7 @@ pub struct Audit {
     /// Show only entries since this time, e.g. 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<jiff::Timestamp>,
-    /// Show only entries after this entry number
+    /// Show only entries after this entry number (in a fleet, with --node)
     #[arg(long, value_name = "NUMBER")]
     pub after: Option<i64>,
     /// Show at most N entries
@@ -110,6 +110,9 @@ pub struct Audit {
     /// Show the recorded code and output of this entry instead of the list
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["since", "after", "workspace"])]
     pub recording: Option<i64>,
+    /// In a fleet: show only what this node has
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
     #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
@@ -125,6 +128,9 @@ pub enum AuditCommand {
         /// Check a file that `serve --audit-file` wrote, and compare the server's log with it
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
+        /// In a fleet: check only the chains of this node, which must be the one that wrote the file
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
         /// With --file: check the file alone, without a server
         #[arg(long, requires = "file")]
         offline: bool,

@@ -83,6 +83,11 @@ impl Node {
         self.child = Some(child);
     }
 
+    pub(crate) fn join(&self, through: &Self, token: &str) {
+        let own = ["--name", self.name, "--address", &self.address, "--token", token];
+        self.ok(&[&["fleet", "join", &through.address][..], &own].concat());
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
         self.home.path().join("server.log")
     }
@@ -167,7 +172,7 @@ pub(crate) fn start_fleet_with(etcd: &EtcdServer, nodes: &mut [&mut Node], optio
     let mut token = Some(init);
     for node in others {
         let token = token.take().unwrap_or_else(|| first.ok(&["fleet", "token"]));
-        node.ok(&["fleet", "join", &first.address, "--name", node.name, "--address", &node.address, "--token", &token]);
+        node.join(first, &token);
         node.serve();
     }
     let count = nodes.len();

@@ -9,6 +9,7 @@ mod fleet_e2b;
 mod fleet_moves;
 mod fleet_pulls;
 mod fleet_store;
+mod fleet_workspaces;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;

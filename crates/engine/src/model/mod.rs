@@ -16,7 +16,9 @@ pub(crate) use format::Format;
 pub use ids::{SandboxId, SecretId, SnapshotId, VolumeId};
 pub use lifetime::{Kept, Lifetime, LifetimeChange, Sleep};
 pub(crate) use network::SavedState;
-pub use network::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings};
+pub use network::{
+    AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretVersion, StoredDefault,
+};
 pub(crate) use rewrite::rewrite;
 pub use sandbox::{BootMode, DEFAULT_WORKSPACE, ForkPlace, SandboxInfo};
 pub use settings::{ProcessDefaults, SandboxSettings};

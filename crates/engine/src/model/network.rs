@@ -103,6 +103,24 @@ pub struct NetworkDefault {
     pub format: Format<1>,
 }
 
+/// A default as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDefault {
+    pub workspace: String,
+    /// `None` for the workspace's own.
+    pub template: Option<String>,
+    pub default: NetworkDefault,
+}
+
+/// What tells one value of a secret from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretVersion {
+    pub workspace: String,
+    pub name: String,
+    pub id: SecretId,
+    pub created_ms: i64,
+}
+
 /// What holds for a sandbox. Until it is known that is nothing at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EffectivePolicy {

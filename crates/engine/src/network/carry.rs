@@ -27,14 +27,15 @@ pub(crate) struct CarriedNetwork {
     secrets: Vec<CarriedSecret>,
 }
 
+/// A secret with its value.
 #[derive(Serialize, Deserialize)]
-struct CarriedSecret {
-    id: SecretId,
-    name: String,
-    hosts: Vec<Entry>,
-    placements: Vec<Placement>,
-    created_at: Timestamp,
-    value: String,
+pub struct CarriedSecret {
+    pub(super) id: SecretId,
+    pub(super) name: String,
+    pub(super) hosts: Vec<Entry>,
+    pub(super) placements: Vec<Placement>,
+    pub(super) created_at: Timestamp,
+    pub(super) value: String,
 }
 
 /// A secret that has come with a sandbox, encrypted for this home. It is stored when the sandbox is this home's.
@@ -85,12 +86,13 @@ impl Networks {
         let rows = self.shared.store.secrets(&info.workspace)?;
         let attached = info.network.secrets.iter();
         let valid = attached.filter_map(|attached| rows.iter().find(|row| attached.is_of(row)));
-        let carried = valid.map(|row| {
-            let value = self.shared.secret_value(&info.workspace, row)?;
-            let SecretRow { id, name, hosts, placements, created_at, .. } = row.clone();
-            Ok(CarriedSecret { id, name, hosts, placements, created_at, value })
-        });
-        carried.collect()
+        valid.map(|row| self.carried_secret(&info.workspace, row)).collect()
+    }
+
+    pub(super) fn carried_secret(&self, workspace: &str, row: &SecretRow) -> Result<CarriedSecret, NetworkError> {
+        let value = self.shared.secret_value(workspace, row)?;
+        let SecretRow { id, name, hosts, placements, created_at, .. } = row.clone();
+        Ok(CarriedSecret { id, name, hosts, placements, created_at, value })
     }
 
     /// Stores what [`pack`](Self::pack) took out of a row. A secret of the same name in the workspace here takes the place of

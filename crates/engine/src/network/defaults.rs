@@ -47,6 +47,20 @@ impl Networks {
         Ok(default)
     }
 
+    /// Stores a default in the place of what there was.
+    pub(super) fn put_default(
+        &self,
+        workspace: &str,
+        template: Option<&str>,
+        default: NetworkDefault,
+    ) -> Result<(), StoreError> {
+        self.shared
+            .store
+            .change_network_default(workspace, &default_key(template), |_| Ok::<_, StoreError>(default))?;
+        self.defaults_changed(workspace);
+        Ok(())
+    }
+
     /// There is none any more, if there was one: at once for all that followed it or were bound by it.
     pub fn remove_default(&self, workspace: &str, template: Option<&str>) -> Result<(), StoreError> {
         self.shared.store.remove_network_default(workspace, &default_key(template))?;

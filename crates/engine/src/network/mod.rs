@@ -26,13 +26,18 @@ mod sandbox_network;
 mod saved_state;
 mod secrets;
 mod settings;
+mod share;
 mod shared;
 mod vault;
 
 pub use sandling_network::{BadLimit, LimitRequest};
 pub use sandling_wire::{CountsView, PolicyFrom};
 
-pub use crate::model::{AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretId};
+pub use crate::model::{
+    AttachedSecret, EffectivePolicy, Membership, NetworkDefault, NetworkSettings, SecretId, SecretVersion,
+    StoredDefault,
+};
+pub use carry::CarriedSecret;
 pub(crate) use carry::{ArrivingSecret, CarriedNetwork, Reach};
 pub use change::{Before, GroupChange, GuestNotTold, NetworkChange, NetworkChangeError};
 pub use config::NetworkConfig;

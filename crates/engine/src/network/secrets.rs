@@ -85,7 +85,7 @@ impl Networks {
         self.shared.vault.open(purpose, sealed)
     }
 
-    fn secrets_changed(&self, workspace: &str) {
+    pub(super) fn secrets_changed(&self, workspace: &str) {
         for network in self.of_workspace(workspace) {
             network.renew_secrets();
         }

@@ -61,6 +61,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_11.sql"),
     include_str!("schema_12.sql"),
     include_str!("schema_13.sql"),
+    include_str!("schema_14.sql"),
 ];
 
 /// How long a command waits for another process that has locked the file.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::rows::Query;
 use super::{Store, StoreError};
-use crate::model::{NetworkDefault, SavedState};
+use crate::model::{NetworkDefault, SavedState, StoredDefault};
 
 /// A stored state. Old rows hold only the pins.
 #[derive(Deserialize)]
@@ -39,6 +39,20 @@ impl Store {
         transaction.execute(write, params![workspace, template, detail]).map_err(StoreError::from)?;
         transaction.commit().map_err(StoreError::from)?;
         Ok(default)
+    }
+
+    /// All defaults. Fails if one cannot be read.
+    pub fn all_network_defaults(&self) -> Result<Vec<StoredDefault>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT workspace, template, detail FROM network_defaults ORDER BY 1, 2")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.map(|row| {
+            let (workspace, template, detail): (String, String, String) = row?;
+            let template = Some(template).filter(|template| !template.is_empty());
+            Ok(StoredDefault { workspace, template, default: serde_json::from_str(&detail)? })
+        })
+        .collect()
     }
 
     pub fn remove_network_default(&self, workspace: &str, template: &str) -> Result<(), StoreError> {

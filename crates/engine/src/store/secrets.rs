@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::rows::{Query, time};
 use super::{Store, StoreError};
-use crate::model::SecretId;
+use crate::model::{SecretId, SecretVersion};
 
 /// A secret of a workspace.
 #[derive(Debug, Clone)]
@@ -40,6 +40,18 @@ impl Store {
 
     pub fn secrets(&self, workspace: &str) -> Result<Vec<SecretRow>, StoreError> {
         self.connection().all("SELECT * FROM secrets WHERE workspace = ?1 ORDER BY name", [workspace], read)
+    }
+
+    /// All secrets without their values. Fails if one cannot be read.
+    pub fn secret_versions(&self) -> Result<Vec<SecretVersion>, StoreError> {
+        let connection = self.connection();
+        let all = "SELECT workspace, name, id, created_ms FROM secrets ORDER BY 1, 2";
+        let mut statement = connection.prepare_cached(all)?;
+        let rows = statement.query_map([], |row| {
+            let id = SecretId::from(row.get::<_, String>(2)?);
+            Ok(SecretVersion { workspace: row.get(0)?, name: row.get(1)?, id, created_ms: row.get(3)? })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Returns false if there is none.

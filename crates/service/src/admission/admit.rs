@@ -3,13 +3,14 @@
 //! Without the reservation, two simultaneous requests would both get the last free place.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use sandling_engine::store::StoreError;
 
 use super::bucket::{Bucket, Rate, Wait};
 use super::quota::{Quota, QuotaRefused, Resource, Resources, check};
+use super::share::{OtherHomes, Share};
 use crate::store::Store;
 use crate::workspaces::{WorkspaceError, WorkspaceName};
 
@@ -19,6 +20,9 @@ pub enum AdmitError {
     Refused(#[from] QuotaRefused),
     #[error("there is no workspace {0}")]
     NoWorkspace(WorkspaceName),
+    /// Nothing was made, and the same request may be sent again.
+    #[error("other nodes use the workspace's quota at the same time; try again")]
+    Contended,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -27,6 +31,7 @@ pub enum AdmitError {
 pub struct Admission {
     pub(super) store: Arc<Store>,
     pending: Mutex<Pending>,
+    pub(super) others: OnceLock<Arc<dyn OtherHomes>>,
 }
 
 /// What is being made, by workspace.
@@ -34,10 +39,13 @@ pub struct Admission {
 pub(super) struct Pending(HashMap<WorkspaceName, InProgress>);
 
 #[derive(Debug)]
-struct InProgress {
+pub(super) struct InProgress {
     reserved: Resources,
+    /// The part of it that the other homes may still refuse.
+    not_agreed: Resources,
     reservations: u64,
     creates: Bucket,
+    share: Share,
 }
 
 impl Pending {
@@ -50,16 +58,30 @@ impl Pending {
         self.0.remove(workspace);
     }
 
-    fn of(&mut self, workspace: &WorkspaceName, now: Instant) -> &mut InProgress {
+    pub(super) fn of(&mut self, workspace: &WorkspaceName, now: Instant) -> &mut InProgress {
         self.0.entry(workspace.clone()).or_insert_with(|| InProgress {
             reserved: Resources::default(),
+            not_agreed: Resources::default(),
             reservations: 0,
             creates: Bucket::full(now),
+            share: Share::new(now),
         })
     }
 }
 
 impl InProgress {
+    pub(super) fn reserved(&self) -> Resources {
+        self.reserved
+    }
+
+    pub(super) fn agreed_reservations(&self) -> Resources {
+        self.reserved - self.not_agreed
+    }
+
+    pub(super) fn share(&mut self) -> &mut Share {
+        &mut self.share
+    }
+
     fn reserve(
         &mut self,
         quota: &Quota,
@@ -94,12 +116,38 @@ pub struct Reservation {
     admission: Arc<Admission>,
     workspace: WorkspaceName,
     held: Resources,
+    /// Whether the other homes know of it, if there are any.
+    is_agreed: bool,
+}
+
+impl Reservation {
+    pub(super) fn workspace(&self) -> &WorkspaceName {
+        &self.workspace
+    }
+
+    pub(super) fn held(&self) -> &Resources {
+        &self.held
+    }
+
+    pub(super) fn is_agreed(&self) -> bool {
+        self.is_agreed
+    }
+
+    pub(super) fn agree(&mut self) {
+        if let Some(own) = self.admission.lock().0.get_mut(&self.workspace) {
+            own.not_agreed = own.not_agreed - self.held;
+        }
+        self.is_agreed = true;
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(own) = self.admission.lock().0.get_mut(&self.workspace) {
             own.reserved = own.reserved - self.held;
+            if !self.is_agreed {
+                own.not_agreed = own.not_agreed - self.held;
+            }
             own.reservations = own.reservations.saturating_sub(1);
         }
     }
@@ -107,14 +155,15 @@ impl Drop for Reservation {
 
 impl Admission {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self { store, pending: Mutex::default() }
+        Self { store, pending: Mutex::default(), others: OnceLock::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves resources before anything is made. The rate limit counts `requested.sandboxes`.
+    /// Reserves resources before anything is made. The rate limit counts `requested.sandboxes`. If other homes share the quota,
+    /// [`Admission::agree`] must follow.
     ///
     /// `in_use` sums up what the workspace has. It is called while admission is locked, so it must not call this.
     pub fn admit(
@@ -128,13 +177,32 @@ impl Admission {
         if self.store.workspace(workspace)?.is_none() {
             return Err(AdmitError::NoWorkspace(workspace.clone()));
         }
-        let quota = self.quota(workspace)?;
-        pending.of(workspace, now).reserve(&quota, in_use(), requested, now)?;
-        Ok(Reservation { admission: self.clone(), workspace: workspace.clone(), held: *requested })
+        let mut quota = self.quota(workspace)?;
+        let is_agreed = self.others.get().is_none();
+        if !is_agreed {
+            // All homes together count the creates.
+            quota.creates_per_minute = None;
+        }
+        let own = pending.of(workspace, now);
+        own.reserve(&quota, in_use(), requested, now)?;
+        if !is_agreed {
+            own.not_agreed = own.not_agreed + *requested;
+        }
+        Ok(Reservation { admission: self.clone(), workspace: workspace.clone(), held: *requested, is_agreed })
     }
 
     pub fn quota(&self, workspace: &WorkspaceName) -> Result<Quota, StoreError> {
         Ok(self.store.quota(workspace)?.unwrap_or_default())
+    }
+
+    /// Sets the quota that other homes have, or the default.
+    pub(crate) fn adopt_quota(&self, workspace: &WorkspaceName, quota: Option<&Quota>) -> Result<(), StoreError> {
+        let mut pending = self.lock();
+        pending.of(workspace, Instant::now()).share().give_up();
+        match quota {
+            Some(quota) => self.store.set_quota(workspace, quota).map(drop),
+            None => self.store.remove_quota(workspace),
+        }
     }
 
     /// Applies from the next request on; a workspace keeps what it already has.
@@ -144,7 +212,8 @@ impl Admission {
         change: impl FnOnce(&mut Quota),
     ) -> Result<(), WorkspaceError> {
         // Two changes of different limits at once must both last.
-        let _one_at_a_time = self.lock();
+        let mut pending = self.lock();
+        pending.of(workspace, Instant::now()).share().give_up();
         let mut quota = self.quota(workspace)?;
         change(&mut quota);
         let found = self.store.set_quota(workspace, &quota)?;

@@ -60,6 +60,42 @@ impl Resources {
     }
 }
 
+impl Resources {
+    pub(super) fn times(self, count: u64) -> Self {
+        self.each(Self::default(), |amount, _| amount.saturating_mul(count))
+    }
+
+    pub(super) fn max(self, other: Self) -> Self {
+        self.each(other, u64::max)
+    }
+
+    /// Whether this is at most `limit` where `wanted` asks for something.
+    pub(super) fn fits_where_wanted(&self, limit: Self, wanted: &Self) -> bool {
+        let fits = |own: u64, limit: u64, wanted: u64| wanted == 0 || own <= limit;
+        fits(self.sandboxes, limit.sandboxes, wanted.sandboxes)
+            && fits(self.vcpus, limit.vcpus, wanted.vcpus)
+            && fits(self.memory_mib, limit.memory_mib, wanted.memory_mib)
+            && fits(self.disk_mib, limit.disk_mib, wanted.disk_mib)
+    }
+}
+
+impl Quota {
+    /// How often something fits beside what is used.
+    pub(super) fn room_for(&self, used: &Resources, wanted: &Resources) -> u64 {
+        let rules = [
+            (self.sandboxes, used.sandboxes, wanted.sandboxes),
+            (self.vcpus, used.vcpus, wanted.vcpus),
+            (self.memory_mib, used.memory_mib, wanted.memory_mib),
+            (self.disk_mib, used.disk_mib, wanted.disk_mib),
+        ];
+        let room = |(limit, used, wanted): (Option<u32>, u64, u64)| {
+            let limit = limit.filter(|_| wanted > 0)?;
+            Some(u64::from(limit).saturating_sub(used) / wanted)
+        };
+        rules.into_iter().filter_map(room).min().unwrap_or(u64::MAX)
+    }
+}
+
 impl Add for Resources {
     type Output = Self;
 

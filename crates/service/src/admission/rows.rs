@@ -23,6 +23,10 @@ impl Store {
         })
     }
 
+    pub(crate) fn remove_quota(&self, workspace: &WorkspaceName) -> Result<(), StoreError> {
+        self.connection().run("DELETE FROM quotas WHERE workspace = ?1", [workspace.as_str()]).map(drop)
+    }
+
     /// Returns false if there is no such workspace.
     pub(crate) fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
         self.connection().run(

@@ -39,7 +39,7 @@ pub(super) async fn save(
     let Some(workspace) = WorkspaceName::parse(&build.workspace) else { return Ok(None) };
     builds.trim_steps(&build.workspace).await?;
     let reserve = || async {
-        Ok::<_, BuildFailure>(builds.sandboxes.reserve_snapshot(&workspace, sandbox).map_err(CreateError::from)?)
+        Ok::<_, BuildFailure>(builds.sandboxes.reserve_snapshot(&workspace, sandbox).await.map_err(CreateError::from)?)
     };
     match with_room(builds, &build.workspace, reserve).await {
         Ok(reservation) => {

@@ -70,12 +70,12 @@ impl Uploads {
     }
 
     /// Reserves room in the workspace's quota and on the host's disk. What is stored already counts as used.
-    fn reserve(&self, workspace: &WorkspaceName, mib: u64) -> Result<Reservation, UploadError> {
+    async fn reserve(&self, workspace: &WorkspaceName, mib: u64) -> Result<Reservation, UploadError> {
         if stored_uploads::stored(&self.directory, workspace).files >= MOST_FILES {
             return Err(UploadError::TooMany);
         }
         self.engine.check_space(mib)?;
-        Ok(self.sandboxes.reserve_disk(workspace, mib)?)
+        Ok(self.sandboxes.reserve_disk(workspace, mib).await?)
     }
 
     /// The path of the files with this hash, whether they exist or not.
@@ -124,7 +124,7 @@ impl Uploads {
         let path = self.path(workspace, &hash)?;
         let name = WorkspaceName::parse(workspace).ok_or(UploadError::NoWorkspace)?;
         let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
-        let _room = self.reserve(&name, (bytes as u64).div_ceil(1 << 20).max(1))?;
+        let _room = self.reserve(&name, (bytes as u64).div_ceil(1 << 20).max(1)).await?;
         tokio::task::spawn_blocking(move || archive(&path, &files)).await.map_err(io::Error::other)??;
         Ok(hash)
     }
@@ -167,12 +167,12 @@ fn archive(path: &Path, files: &[(String, Bytes)]) -> io::Result<()> {
 }
 
 /// Writes a body to a file. `reserve` reserves room for the next step of it; what is in the file counts already.
-async fn write<E, R>(
+async fn write<E, R, F: Future<Output = Result<R, UploadError>>>(
     path: &Path,
     mut body: impl Stream<Item = Result<Bytes, E>> + Unpin,
-    reserve: impl Fn() -> Result<R, UploadError>,
+    reserve: impl Fn() -> F,
 ) -> Result<(), UploadError> {
-    let mut room = reserve()?;
+    let mut room = reserve().await?;
     let mut file = tokio::fs::File::from_std(private_file(path)?);
     let (mut written, mut reserved) = (0, STEP_MIB << 20);
     while let Some(bytes) = tokio::time::timeout(STALL_TIMEOUT, body.next()).await.map_err(|_| UploadError::TooSlow)? {
@@ -184,7 +184,7 @@ async fn write<E, R>(
         if written > reserved {
             file.flush().await?;
             drop(room);
-            room = reserve()?;
+            room = reserve().await?;
             reserved = written - bytes.len() as u64 + (STEP_MIB << 20);
         }
         file.write_all(&bytes).await?;
@@ -284,11 +284,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("team.part");
         let left = std::cell::Cell::new(3);
-        let reserve = || match left.get() {
-            0 => Err(UploadError::TooMany),
-            more => {
-                left.set(more - 1);
-                Ok(())
+        let reserve = || async {
+            match left.get() {
+                0 => Err(UploadError::TooMany),
+                more => {
+                    left.set(more - 1);
+                    Ok(())
+                }
             }
         };
         let chunk = Bytes::from(vec![0; 1 << 20]);

@@ -202,7 +202,7 @@ impl Images {
         // Layers compress to about a third. What the disk really takes counts once it is made.
         let needed_mib = compressed_bytes.div_ceil(MIB).saturating_mul(4) + u64::from(Recipe::OCI_MEMORY_MIB);
         let reserve = || self.sandboxes.reserve_disk(workspace, needed_mib);
-        match reserve() {
+        match reserve().await {
             Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib => {
                 self.layers.evict(workspace);
             }

@@ -95,10 +95,18 @@ impl Previews {
 
     /// Revokes a token, given its id or its signed text. Once this returns, every process of this home refuses it.
     pub fn revoke(&self, workspace: &WorkspaceName, token: &str) -> Result<(), PreviewError> {
-        let signed = self.key.check(token, Timestamp::now());
-        let id = signed.as_ref().map_or(token, |signed| &signed.id);
-        let revoked = self.store.remove_preview(workspace, id)?;
+        let revoked = self.store.remove_preview(workspace, &self.id(token))?;
         revoked.then_some(()).ok_or(PreviewError::Unknown)
+    }
+
+    /// The id of a token that this home issued and that is still valid, given its id or its signed text.
+    pub fn find(&self, workspace: &WorkspaceName, token: &str) -> Result<Option<String>, PreviewError> {
+        let id = self.id(token);
+        Ok(self.store.has_preview(workspace.as_str(), &id)?.then_some(id))
+    }
+
+    fn id(&self, token: &str) -> String {
+        self.key.check(token, Timestamp::now()).map_or_else(|| token.to_owned(), |signed| signed.id)
     }
 }
 
@@ -134,10 +142,14 @@ mod tests {
         let signed = previews(&fixture).issue(&default, &token).unwrap();
         let fixture = fixture.restart();
         let second = previews(&fixture);
-        assert_eq!(second.check(&signed), Some(token));
+        assert_eq!(second.check(&signed), Some(token.clone()));
+        for known in [&signed, &token.id] {
+            assert_eq!(second.find(&default, known).unwrap().as_ref(), Some(&token.id));
+        }
         second.revoke(&default, &signed).unwrap();
         assert_eq!(previews(&fixture.another_process()).check(&signed), None);
         assert!(matches!(second.revoke(&default, &signed), Err(PreviewError::Unknown)));
+        assert_eq!(second.find(&default, &signed).unwrap(), None);
     }
 
     #[test]

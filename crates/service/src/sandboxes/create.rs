@@ -44,6 +44,10 @@ impl Sandboxes {
         Self { engine, admission, create_limiter }
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Creates a sandbox if the workspace's quota allows it.
     pub async fn create(
         self: &Arc<Self>,

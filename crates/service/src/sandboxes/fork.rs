@@ -37,7 +37,7 @@ impl Sandboxes {
         let copies_volumes = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
         let copies = info.volumes.iter().filter(|_| copies_volumes).map(|volume| volume.size_mib).sum::<u32>();
         let requested = sandboxes_of_size(count, info.vcpus, info.memory_mib, info.disk_mib + copies);
-        let reservation = self.reserve(workspace, &requested)?;
+        let reservation = self.reserve(workspace, &requested).await?;
         let slot = self.create_limiter.acquire(workspace).await?;
         let span = info_span!(
             target: TRACE_TARGET,

@@ -7,25 +7,31 @@ use crate::admission::{AdmitError, Reservation, Resource, Resources};
 use crate::workspaces::WorkspaceName;
 
 impl Sandboxes {
-    pub(super) fn reserve(&self, workspace: &WorkspaceName, requested: &Resources) -> Result<Reservation, AdmitError> {
-        self.admission.admit(workspace, requested, || self.usage(workspace))
+    pub(super) async fn reserve(
+        &self,
+        workspace: &WorkspaceName,
+        requested: &Resources,
+    ) -> Result<Reservation, AdmitError> {
+        let mut reservation = self.admission.admit(workspace, requested, || self.usage(workspace))?;
+        self.admission.agree(&mut reservation, || self.usage(workspace)).await?;
+        Ok(reservation)
     }
 
     /// Reserves something. If the quota refuses disk space, templates of images and bakes that nothing needs make room, the
     /// one that was not used for longest first.
-    pub(crate) async fn with_room(
+    pub(crate) async fn with_room<F: Future<Output = Result<Reservation, AdmitError>>>(
         &self,
         workspace: &WorkspaceName,
-        reserve: impl Fn() -> Result<Reservation, AdmitError>,
+        reserve: impl Fn() -> F,
     ) -> Result<Reservation, AdmitError> {
         let lacks_disk = |reserved: &Result<_, AdmitError>| matches!(reserved, Err(AdmitError::Refused(refused)) if refused.what == Resource::DiskMib);
-        let mut reserved = reserve();
+        let mut reserved = reserve().await;
         if lacks_disk(&reserved) {
             for item in self.engine.evictable(workspace.as_str())? {
                 if self.engine.evict(workspace.as_str(), &item).await? == 0 {
                     continue;
                 }
-                reserved = reserve();
+                reserved = reserve().await;
                 if !lacks_disk(&reserved) {
                     break;
                 }
@@ -35,13 +41,17 @@ impl Sandboxes {
     }
 
     /// Reserves disk space.
-    pub fn reserve_disk(&self, workspace: &WorkspaceName, disk_mib: u64) -> Result<Reservation, AdmitError> {
-        self.reserve(workspace, &Resources { disk_mib, ..Resources::default() })
+    pub async fn reserve_disk(&self, workspace: &WorkspaceName, disk_mib: u64) -> Result<Reservation, AdmitError> {
+        self.reserve(workspace, &Resources { disk_mib, ..Resources::default() }).await
     }
 
     /// Reserves the most that a snapshot of this sandbox can take.
-    pub fn reserve_snapshot(&self, workspace: &WorkspaceName, sandbox: &Sandbox) -> Result<Reservation, AdmitError> {
+    pub async fn reserve_snapshot(
+        &self,
+        workspace: &WorkspaceName,
+        sandbox: &Sandbox,
+    ) -> Result<Reservation, AdmitError> {
         let info = sandbox.info();
-        self.reserve_disk(workspace, u64::from(info.memory_mib) + u64::from(info.disk_mib))
+        self.reserve_disk(workspace, u64::from(info.memory_mib) + u64::from(info.disk_mib)).await
     }
 }

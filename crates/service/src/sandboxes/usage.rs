@@ -8,6 +8,11 @@ use crate::workspaces::WorkspaceName;
 use crate::{stored_layers, stored_uploads};
 
 impl Sandboxes {
+    /// What all homes use that share the workspace's quota.
+    pub async fn usage_of_all(&self, workspace: &WorkspaceName) -> Resources {
+        self.usage(workspace) + self.admission.used_elsewhere(workspace).await
+    }
+
     /// What the sandboxes, volumes, snapshots, uploads, templates and layers of images of a workspace take.
     pub fn usage(&self, workspace: &WorkspaceName) -> Resources {
         let uploads = stored_uploads::stored(&self.engine.config().home.uploads(), workspace);

@@ -38,7 +38,7 @@ async fn make(call: SandboxCall<Run>, body: JsonBody<SnapshotRequest>) -> Result
     }
     let older = named(&call.app, workspace, parsed.as_ref())?;
     let spec = SnapshotSpec { name, volumes: None, kept: kept(body.value.memory) };
-    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox)?;
+    let place = call.app.service.sandboxes.reserve_snapshot(call.workspace(), &call.sandbox).await?;
     let info = call.sandbox.info();
     let slept = info.state == SandboxState::Hibernated;
     if slept {

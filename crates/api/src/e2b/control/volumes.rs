@@ -24,7 +24,7 @@ struct VolumeRequest {
 }
 
 async fn create(call: Call<Run>, body: JsonBody<VolumeRequest>) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let place = call.app.service.sandboxes.reserve_disk(call.workspace(), SIZE_MIB.into())?;
+    let place = call.app.service.sandboxes.reserve_disk(call.workspace(), SIZE_MIB.into()).await?;
     let made = call.app.engine.volumes().create(call.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
     drop(place);
     call.context.made(&made.info.name);
