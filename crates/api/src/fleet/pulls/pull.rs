@@ -295,9 +295,10 @@ impl Fleet {
         let mib = offer.bytes.div_ceil(1 << 20);
         app.engine.check_space(mib).map_err(ApiError::from)?;
         // Built-in templates belong to no workspace.
-        let place =
-            if offer.built_in { Ok(None) } else { app.service.sandboxes.reserve_disk(workspace, mib).map(Some) };
-        let _place = place.map_err(ApiError::from)?;
+        let _place = match offer.built_in {
+            true => None,
+            false => Some(app.service.sandboxes.reserve_disk(workspace, mib).await.map_err(ApiError::from)?),
+        };
         report(&format!("copying {} from node {}: {mib} MiB", offer.name, from.name));
         let response = self.ask_to_send(app, workspace, from, &offer, &lacks).await?;
         let (engine, workspace, steps) = (app.engine.clone(), workspace.to_string(), report.clone());
