@@ -40,7 +40,7 @@ impl Lending {
 }
 
 impl Machine {
-    /// Plugs a file in, whose length must be a multiple of 512. The guest can read it.
+    /// Plugs a file in, which must be open only for reading, and whose length must be a multiple of 512.
     pub async fn lend(&self, file: &File) -> Result<Lent, MachineError> {
         let only = self.lending.nothing_lent().await?;
         let node = file_node(LENT_SLOT, PlugAccess::ReadOnly);

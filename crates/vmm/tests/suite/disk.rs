@@ -65,11 +65,18 @@ async fn plugged(machine: &Machine) -> usize {
     blocks.as_array().unwrap().len()
 }
 
+/// A file that its reader cannot change, as a machine gets it, and what keeps it.
+fn read_only_file() -> (tempfile::NamedTempFile, std::fs::File) {
+    let named = tempfile::NamedTempFile::new().unwrap();
+    named.as_file().set_len(8192).unwrap();
+    let file = std::fs::File::open(named.path()).unwrap();
+    (named, file)
+}
+
 #[tokio::test]
 async fn a_lent_disk_is_taken_back_without_the_guest_and_a_second_one_waits_for_it() {
     let (machine, mut guest) = running("lent").await;
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(8192).unwrap();
+    let (_named, file) = read_only_file();
     let before = plugged(&machine).await;
     for _ in 0..2 {
         let lent = machine.lend(&file).await.unwrap();
@@ -89,8 +96,7 @@ async fn a_lent_disk_is_taken_back_without_the_guest_and_a_second_one_waits_for_
 #[tokio::test]
 async fn a_disk_that_a_dead_caller_had_lent_is_gone_when_the_machine_is_adopted() {
     let (machine, _guest) = running("lent-and-left").await;
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(8192).unwrap();
+    let (_named, file) = read_only_file();
     let before = plugged(&machine).await;
     let lent = machine.lend(&file).await.unwrap();
     let dir = machine.dir().clone();
