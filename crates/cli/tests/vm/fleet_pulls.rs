@@ -113,12 +113,6 @@ async fn a_node_pulls_templates_whole_or_not_at_all_and_needs_their_node_no_more
     });
     assert_no_template(templates.path());
 
-    // Sandboxes of a copy must not reach more than those of the template.
-    let default = "/v1/templates/base/network";
-    json_of(&a.ask("PUT", default, OPERATOR, r#"{"allow":["example.com"]}"#), "200");
-    refused(&b.output(&["template", "pull", "base"]), "the network defaults of workspace default");
-    a.ask("DELETE", default, OPERATOR, "");
-
     // The other node dies while it sends.
     let cut_off = thread::scope(|scope| {
         let pulling = scope.spawn(|| b.output(&["template", "pull", "base"]));
