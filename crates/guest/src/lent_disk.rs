@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sandling_protocol::{Failure, FailureKind, LentDisk};
 
 use crate::failure::failure;
-use crate::volumes::find_disk;
+use crate::scsi::find_disk;
 
 /// A disk usually appears within a tenth of a second, but takes longer on a busy host.
 const APPEARS_WITHIN: Duration = Duration::from_secs(60);

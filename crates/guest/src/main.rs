@@ -19,6 +19,7 @@ mod lent_disk;
 mod link;
 mod outbox;
 mod ports;
+mod scsi;
 mod streams;
 mod sys;
 mod timers;

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use sandling_protocol::{Failure, FailureKind, Response};
 
 use crate::failure::{failure, io_failure};
 use crate::files::check_path;
+use crate::scsi::find_disk;
 
 /// A disk usually appears within milliseconds, but takes longer on a busy host.
 const APPEARS_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-const SCSI_DEVICES: &str = "/sys/bus/scsi/devices";
 const KIND: &str = "ext4";
 /// The paths that the machine itself needs.
 const NOT_OVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/etc", "/usr"];
@@ -108,18 +108,6 @@ fn wait_for_disk(slot: u32) -> Result<PathBuf, Failure> {
         // Polls, because the agent does not listen to bus events.
         std::thread::sleep(LOOK_EVERY);
     }
-}
-
-/// The device node of the disk with this address, once the kernel has probed it.
-pub fn find_disk(slot: u32) -> Option<PathBuf> {
-    let address = format!(":0:{slot}:0");
-    let device = fs::read_dir(SCSI_DEVICES).ok()?.flatten().find(|entry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|name| !name.starts_with("target") && name.ends_with(&address))
-    })?;
-    let name = fs::read_dir(device.path().join("block")).ok()?.flatten().next()?.file_name();
-    let node = Path::new("/dev").join(name);
-    fs::metadata(&node).is_ok_and(|node| node.file_type().is_block_device()).then_some(node)
 }
 
 /// The directories where a disk is mounted, in the order of mounting.
