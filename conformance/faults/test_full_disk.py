@@ -44,6 +44,17 @@ def test_on_a_full_disk_nothing_is_made_and_the_rest_goes_on(disk, serve):
 
     # The database may have had some free pages.
     until("a token is refused", token_is_refused)
+    ran = []
+
+    def command_is_refused():
+        key = str(len(ran))
+        request = {"cmd": f"echo {key} >> /run/keyed"}
+        answer = client.call("POST", f"/v1/sandboxes/{sandbox}/exec", request, key=key).expect(200, 507)
+        ran.extend([key] if answer.status == 200 else [])
+        return answer.status == 507 and answer.code == "no_space"
+
+    until("a command whose key cannot be kept is refused", command_is_refused)
+    assert client.run(sandbox, "cat /run/keyed 2>/dev/null || true").split() == ran
     assert client.living() == {sandbox}
     assert server.directories() == before
     assert client.run(sandbox, "echo here") == "here\n"

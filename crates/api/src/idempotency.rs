@@ -90,7 +90,7 @@ impl IdempotentRequest<'_> {
         }
         let result = work(mark.clone()).await;
         if let Some(pending) = mark.take() {
-            self.settle(pending, &result)?;
+            self.settle(pending, &result);
         }
         result.map(IntoResponse::into_response)
     }
@@ -120,31 +120,36 @@ impl IdempotentRequest<'_> {
         pending.attach_object(object)?;
         let begun = work().await;
         let kept = begun.as_ref().map(|_| Answer { status: StatusCode::OK, body: object.into() });
-        self.settle(pending, &kept.map_err(ApiError::clone))?;
+        self.settle(pending, &kept.map_err(ApiError::clone));
         begun.map(Begun::Now)
     }
 
-    fn settle(&self, pending: Pending, result: &Result<Answer, ApiError>) -> Result<(), ApiError> {
-        let answer = match result {
-            Ok(answer) => StoredAnswer { status: answer.status.as_u16(), headers: json(), body: answer.body.clone() },
-            Err(error) if had_no_effect(error.status) => return Ok(pending.abandon()?),
+    /// Keeps the answer for retries. If it cannot be kept, this request still gets it, and a retry is told that nobody
+    /// knows how the first request ended.
+    fn settle(&self, pending: Pending, result: &Result<Answer, ApiError>) {
+        let kept = match result {
+            Ok(answer) => pending.finish(&stored(answer.status, answer.body.clone())),
+            Err(error) if had_no_effect(error.status) => pending.abandon(),
             Err(error) => {
                 let body = error.written(self.context.id()).to_string().into_bytes();
-                StoredAnswer { status: error.status.as_u16(), headers: json(), body }
+                pending.finish(&stored(error.status, body))
             }
         };
-        Ok(pending.finish(&answer)?)
+        if let Err(error) = kept {
+            tracing::warn!(error = &error as &dyn std::error::Error, "an answer could not be kept for retries");
+        }
     }
+}
+
+fn stored(status: StatusCode, body: Vec<u8>) -> StoredAnswer {
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    StoredAnswer { status: status.as_u16(), headers, body }
 }
 
 /// Whether the request was refused before it had any effect, so that it may be sent again.
 fn had_no_effect(status: StatusCode) -> bool {
     let busy = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::INSUFFICIENT_STORAGE];
     status.is_client_error() || busy.contains(&status)
-}
-
-fn json() -> Vec<(String, String)> {
-    vec![("content-type".to_owned(), "application/json".to_owned())]
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, ApiError> {

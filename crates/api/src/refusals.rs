@@ -211,6 +211,7 @@ impl From<SnapshotError> for ApiError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "guest_unresponsive", error.to_string())
             }
             SnapshotError::NoKernel(_) => Self::conflict("no_kernel", error.to_string()),
+            SnapshotError::Store(error) => error.into(),
             SnapshotError::Files(source) if source.kind() == std::io::ErrorKind::StorageFull => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", "there is no space left for the snapshot")
             }
@@ -218,8 +219,7 @@ impl From<SnapshotError> for ApiError {
             | SnapshotError::Disk(_)
             | SnapshotError::Freeze(_)
             | SnapshotError::Hostile
-            | SnapshotError::Map(_)
-            | SnapshotError::Store(_) => Self::internal(&error),
+            | SnapshotError::Map(_) => Self::internal(&error),
         }
     }
 }

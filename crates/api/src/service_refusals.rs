@@ -35,15 +35,16 @@ impl From<WebhookError> for ApiError {
 
 impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
-        let code = match &error {
+        let message = error.to_string();
+        let code = match error {
             AuthError::Missing => "token_missing",
             AuthError::Malformed => "token_malformed",
             AuthError::Unknown => "token_unknown",
             AuthError::Expired => "token_expired",
             AuthError::Revoked => "token_revoked",
-            AuthError::Store(source) => return Self::internal(source),
+            AuthError::Store(source) => return source.into(),
         };
-        Self::new(StatusCode::UNAUTHORIZED, code, error.to_string())
+        Self::new(StatusCode::UNAUTHORIZED, code, message)
     }
 }
 
@@ -76,12 +77,13 @@ impl From<AdmitError> for ApiError {
 
 impl From<RequestRefused> for ApiError {
     fn from(refused: RequestRefused) -> Self {
-        let (code, wait) = match &refused {
+        let message = refused.to_string();
+        let (code, wait) = match refused {
             RequestRefused::Rate { retry_after, .. } => ("rate_limited", retry_after.as_secs_f64().ceil().max(1.0)),
             RequestRefused::Concurrent { .. } => ("too_many_open_requests", 1.0),
-            RequestRefused::Store(source) => return Self::internal(source),
+            RequestRefused::Store(source) => return source.into(),
         };
-        Self::new(StatusCode::TOO_MANY_REQUESTS, code, refused.to_string()).retry_after(wait as u64)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, code, message).retry_after(wait as u64)
     }
 }
 
@@ -119,7 +121,7 @@ impl From<KeyRefused> for ApiError {
             KeyRefused::InProgress { object } => ("key_in_progress", object),
             KeyRefused::Interrupted { object } => ("key_interrupted", object),
             KeyRefused::NotKept { object, .. } => ("key_answer_not_kept", object),
-            KeyRefused::Store(source) => return Self::internal(&source),
+            KeyRefused::Store(source) => return source.into(),
         };
         let error = Self::conflict(code, message);
         match object {
