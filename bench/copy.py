@@ -1,11 +1,12 @@
-"""Measures `sandling cp`: 3,000 small files and one large file, in both directions, with bubblewrap alongside.
+"""Measures `sandling cp`: 3,000 small files and a large one, in a directory and alone, in and out, with bubblewrap alongside.
 
     bench/copy.py --sandling SANDLING --templates DIRECTORY [--rounds N]
 
-The peer copies the same files through `tar` into and out of a bubblewrap sandbox, in turns with Sandling, so that a busy
-moment affects both. Each round uses a new sandbox, and last copies the small files again right after their removal:
-ext4 without a journal does not reuse inodes that were removed less than five minutes ago, and looks at all of them for
-each new file. DIRECTORY has the template `base`. Prints a table and writes all figures to bench/out/copy.json.
+The peer copies the same files through `tar`, or `cat` for a single one, into and out of a bubblewrap sandbox, in turns with
+Sandling, so that a busy moment affects both. Each round uses a new sandbox, and last copies the small files again right
+after their removal: ext4 without a journal does not reuse inodes that were removed less than five minutes ago, and looks at
+all of them for each new file. DIRECTORY has the template `base`. Prints a table and writes all figures to
+bench/out/copy.json.
 """
 
 import argparse
@@ -25,8 +26,10 @@ ROWS = {
     "files in": f"{FILES:,} files of {FILE_BYTES // 1000} kB into a sandbox",
     "files out": "the same out of it",
     "files again": "the same into it, after they were removed",
-    "large in": f"{LARGE_BYTES // 1_000_000} MB in one file into a sandbox",
+    "large in": f"{LARGE_BYTES // 1_000_000} MB in a directory into a sandbox",
     "large out": "the same out of it",
+    "one in": f"{LARGE_BYTES // 1_000_000} MB in one file into a sandbox",
+    "one out": "the same out of it",
 }
 
 
@@ -51,6 +54,7 @@ def make_files(work):
         (directory / f"{number}.txt").write_bytes(source.randbytes(FILE_BYTES))
     (work / "large").mkdir()
     (work / "large/data").write_bytes(source.randbytes(LARGE_BYTES))
+    (work / "one").hardlink_to(work / "large/data")
 
 
 class Sandling:
@@ -93,27 +97,35 @@ class Bubblewrap:
         return timed("sh", "-euc", line.replace("SANDBOX", inside), "sh", str(self.root), *map(str, arguments))
 
     def copy_in(self, source, name):
+        if source.is_file():
+            return self.tar('SANDBOX sh -c "cat > /tmp/$3" < "$2"', source, name)
         return self.tar('tar -C "$2" -cf - . | SANDBOX sh -c "mkdir /tmp/$3 && tar -C /tmp/$3 -xf -"', source, name)
 
     def copy_out(self, name, target):
+        if (self.root / name).is_file():
+            return self.tar('SANDBOX cat "/tmp/$2" > "$3"', name, target)
         target.mkdir()
         return self.tar('SANDBOX tar -C "/tmp/$2" -cf - . | tar -C "$3" -xf -', name, target)
 
     def remove(self, name):
-        shutil.rmtree(self.root / name)
+        remove(self.root / name)
 
     def end(self):
         self.root.rmdir()
 
 
+def remove(path):
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+
+
 def measure(contender, work, figures):
     contender.begin()
-    for kind in ("large", "files"):
+    for kind in ("large", "one", "files"):
         figures[f"{kind} in"].append(contender.copy_in(work / kind, "copy"))
         figures[f"{kind} out"].append(contender.copy_out("copy", work / "copy"))
         run("diff", "-r", str(work / kind), str(work / "copy"))
         contender.remove("copy")
-        shutil.rmtree(work / "copy")
+        remove(work / "copy")
     figures["files again"].append(contender.copy_in(work / "files", "copy"))
     contender.remove("copy")
     contender.end()
