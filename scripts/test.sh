@@ -127,7 +127,7 @@ retry_vm_tests
 public_clients() {
   part "PandaStack's clients" conformance/pandastack/run.sh "$sandling" &&
     part "E2B's clients" conformance/e2b/run.sh "$sandling" &&
-    part "agent frameworks" conformance/frameworks/run.sh "$sandling" smolagents agno ai_sdk &&
+    part "agent frameworks" conformance/frameworks/run.sh "$sandling" --examples &&
     part "the API and its document" env SANDLING_SCHEMATHESIS_SEED=1 conformance/schemathesis.sh "$sandling" 30 &&
     part "sandboxes from images" conformance/oci/sandboxes.sh "$sandling" &&
     part "attacks on the listener" conformance/listener/run.sh "$sandling" &&

@@ -2,17 +2,24 @@
 # Tests agent frameworks from PyPI and npm, unmodified, against a server with real virtual machines. They use a scripted
 # model, and E2B's clients or Sandling's.
 #
-#   conformance/frameworks/run.sh SANDLING [FRAMEWORK...]
+#   conformance/frameworks/run.sh SANDLING [--examples] [FRAMEWORK...]
 #
 # SANDLING is the path of the binary. A framework is a directory beside this file, except `support`; by default all of
-# them run. Each runs its example in docs/frameworks.md, and its own suite for sandboxes if there is one.
+# them run. Each runs its example in docs/frameworks.md, and its own suite for sandboxes if there is one. With --examples,
+# only the examples run.
 # CONFORMANCE_NEWEST=1 uses the newest packages instead of the pinned ones. `conformance/server.sh` says which templates
 # are used. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [FRAMEWORK...]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [--examples] [FRAMEWORK...]}")
 shift
+arguments=("$@")
+tests=()
+if [ "${1:-}" = --examples ]; then
+  shift
+  tests=(test_example.py)
+fi
 suites=("$@")
 if [ ${#suites[@]} -eq 0 ]; then
   mapfile -t suites < <(cd "$here" && find . -mindepth 2 -maxdepth 2 ! -path './support/*' \
@@ -21,7 +28,7 @@ fi
 
 # Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
-  exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$sandling" "${suites[@]}"
+  exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$sandling" "${arguments[@]}"
 fi
 
 installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance/frameworks
@@ -47,7 +54,7 @@ run_framework() ( # NAME
   export PYTHONPATH=$here/support:$sdk/tests/frameworks:$sdk/src PYTHONDONTWRITEBYTECODE=1
   export FRAMEWORK_PACKAGES=$installed/$newest$1
   cd "$here/$1"
-  timeout 900 "$FRAMEWORK_PACKAGES/venv/bin/python" -m pytest --quiet --config-file ../support/pytest.ini --rootdir .
+  timeout 900 "$FRAMEWORK_PACKAGES/venv/bin/python" -m pytest --quiet --config-file ../support/pytest.ini --rootdir . "${tests[@]}"
 )
 
 trap 'clean_up "$installed/server.log"' EXIT
