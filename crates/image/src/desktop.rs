@@ -12,12 +12,13 @@ pub struct Desktop {
 }
 
 /// The programs and settings that a tree with a desktop gets, by the names of their files.
-pub(crate) const FILES: [(&str, &str); 9] = [
+pub(crate) const FILES: [(&str, &str); 10] = [
     ("start-desktop", include_str!("desktop/start-desktop")),
     ("resize-desktop", include_str!("desktop/resize-desktop")),
     ("view-desktop", include_str!("desktop/view-desktop")),
     ("Xvfb", include_str!("desktop/Xvfb")),
     ("startxfce4", include_str!("desktop/startxfce4")),
+    ("xdotool", include_str!("desktop/xdotool")),
     ("chromium-devtools", include_str!("desktop/chromium-devtools")),
     ("keyboards.xml", include_str!("desktop/keyboards.xml")),
     ("xfwm4.xml", include_str!("desktop/xfwm4.xml")),

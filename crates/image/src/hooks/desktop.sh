@@ -7,7 +7,7 @@ files=$(dirname "$0")/../desktop
 
 install -m 0755 -t "$root/usr/local/bin" \
 	"$files/start-desktop" "$files/resize-desktop" "$files/view-desktop" "$files/Xvfb" "$files/startxfce4" \
-	"$files/chromium-devtools"
+	"$files/chromium-devtools" "$files/xdotool"
 install -D -m 0644 -t "$root/etc/xdg/xfce4/xfconf/xfce-perchannel-xml" "$files/keyboards.xml" \
 	"$files/xfwm4.xml"
 install -m 0644 "$files/chromium-flags" "$root/etc/chromium.d/sandling"
