@@ -1,4 +1,4 @@
-"""Measures `sandling cp`: 3,000 small files and a large one, in a directory and alone, in and out, with bubblewrap alongside.
+"""Measures `sandling cp`: 3,000 small files and a large one, in a directory and alone, in and out, beside bubblewrap.
 
     bench/copy.py --sandling SANDLING --templates DIRECTORY [--rounds N]
 
