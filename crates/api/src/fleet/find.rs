@@ -9,12 +9,13 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use sandling_engine::{CreateError, SandboxId, SnapshotId, TemplateSummary, VolumeError, VolumeView};
 use sandling_fleet::Member;
 use sandling_service::WorkspaceName;
+use tokio::time::{Instant, timeout_at};
 
 use super::member::{Fleet, unreachable};
 use crate::app::App;
@@ -24,7 +25,10 @@ use crate::error::ApiError;
 use crate::snapshots;
 
 pub(super) const PATH: &str = "/fleet/find";
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// How long the others may take once a node has said that it has the thing, or when it need not exist.
+const ENOUGH_AFTER: Duration = Duration::from_secs(3);
+/// How long they may take while nobody has it. It may be on one that is busy.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// What follows `/v1/templates/` and is not a template's name.
 const BUILDS: [&str; 2] = ["build", "builds"];
 /// What follows `/v1/snapshots/` and is not a snapshot.
@@ -206,7 +210,7 @@ impl Sought {
 
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
-        let Found { mut at, silent } = self.elsewhere(fleet, app).await;
+        let Found { mut at, silent } = self.elsewhere(fleet, app, ANSWER_WITHIN).await;
         if self.kind.is_e2bs()
             && let Some(own) = self.here(app)
         {
@@ -241,7 +245,7 @@ impl Sought {
     pub(super) async fn refuse_taken(&self, fleet: &Fleet, app: &App) -> Result<(), ApiError> {
         let id = match self.here(app) {
             Some(id) => Some(id),
-            None => self.elsewhere(fleet, app).await.at.pop().map(|(_, id)| id),
+            None => self.elsewhere(fleet, app, ENOUGH_AFTER).await.at.pop().map(|(_, id)| id),
         };
         match (id, self.kind) {
             (None, _) => Ok(()),
@@ -254,14 +258,15 @@ impl Sought {
 
     /// The other nodes that have it. The error names one that does not answer, if it is nowhere else.
     pub(super) async fn holders_elsewhere(&self, fleet: &Fleet, app: &App) -> Result<Vec<Member>, ApiError> {
-        let Found { at, silent } = self.elsewhere(fleet, app).await;
+        let Found { at, silent } = self.elsewhere(fleet, app, ANSWER_WITHIN).await;
         match silent.first() {
             Some(node) if at.is_empty() && !self.has_here(app) => Err(unreachable(node, "it was asked for the name")),
             _ => Ok(at.into_iter().map(|(member, _)| member).collect()),
         }
     }
 
-    async fn elsewhere(&self, fleet: &Fleet, app: &App) -> Found {
+    /// `within` is how long the nodes may take to answer while none of them has it.
+    async fn elsewhere(&self, fleet: &Fleet, app: &App, within: Duration) -> Found {
         // Anybody can send a credential.
         let _turn = match self.kind {
             Kind::Credential => fleet.strangers.acquire().await.ok(),
@@ -269,33 +274,36 @@ impl Sought {
         };
         let query = [("workspace", &*self.workspace), ("kind", self.kind.as_str()), ("name", &self.name)];
         let path = format!("{PATH}?{}", serde_urlencoded::to_string(query).unwrap_or_default());
-        let path = &path;
-        let asks = fleet.others().into_iter().map(|member| async move {
-            let answer = tokio::time::timeout(ANSWER_WITHIN, ask(fleet, app, &member, path)).await;
-            (answer.ok().flatten(), member)
-        });
-        let mut found = Found { at: Vec::new(), silent: Vec::new() };
-        for (answer, member) in join_all(asks).await {
+        let (path, members) = (&path, fleet.others());
+        let silent = members.iter().map(|member| member.name.clone()).collect();
+        let asks = members.into_iter().map(|member| async move { (ask(fleet, app, &member, path).await, member) });
+        let (mut asks, mut found) = (asks.collect::<FuturesUnordered<_>>(), Found { at: Vec::new(), silent });
+        let began = Instant::now();
+        loop {
+            let patience = if found.at.is_empty() { within } else { ENOUGH_AFTER };
+            let Ok(Some((answer, member))) = timeout_at(began + patience, asks.next()).await else { break };
             match answer {
-                Some(Some(id)) => found.at.push((member, id)),
-                Some(None) => {}
-                None => found.silent.push(member.name),
+                Ok(id) => {
+                    found.silent.retain(|name| *name != member.name);
+                    found.at.extend(id.map(|id| (member, id)));
+                }
+                Err(why) => tracing::debug!(node = &*member.name, why, "a node did not say whether it has a name"),
             }
         }
         found
     }
 }
 
-/// What a node has, or that it has nothing. `None` if it does not answer.
-async fn ask(fleet: &Fleet, app: &App, member: &Member, path: &str) -> Option<Option<String>> {
-    let response = fleet.ask(app, member, path).await.ok()?;
+/// What a node has, or that it has nothing.
+async fn ask(fleet: &Fleet, app: &App, member: &Member, path: &str) -> Result<Option<String>, String> {
+    let response = fleet.ask(app, member, path).await.map_err(|error| error.message)?;
     match response.status() {
         StatusCode::OK => {
-            let id = response.into_body().collect().await.ok()?.to_bytes();
-            Some(Some(String::from_utf8_lossy(&id).into_owned()))
+            let id = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+            Ok(Some(String::from_utf8_lossy(&id).into_owned()))
         }
-        StatusCode::NOT_FOUND => Some(None),
-        _ => None,
+        StatusCode::NOT_FOUND => Ok(None),
+        status => Err(status.to_string()),
     }
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::etcd_server::EtcdServer;
-use crate::fleet::{Answer, Node, refused, start_fleet, wait_for};
+use crate::fleet::{Answer, Node, PATIENCE, refused, start_fleet, wait_for};
 
 #[track_caller]
 fn json_of(answer: &Answer, status: &str) -> Value {
@@ -116,7 +116,7 @@ async fn a_node_pulls_templates_whole_or_not_at_all_and_needs_their_node_no_more
     // The other node dies while it sends.
     let cut_off = thread::scope(|scope| {
         let pulling = scope.spawn(|| b.output(&["template", "pull", "base"]));
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + PATIENCE;
         while stored_bytes(&templates.path().join("scratch")) < 8 << 20 {
             assert!(Instant::now() < deadline && !pulling.is_finished(), "nothing arrives");
             thread::yield_now();
