@@ -9,8 +9,9 @@
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
 # KILLS (100) is how often the server is killed during its work, and how many faults a fleet has. SECONDS (600) is how long
-# each of the others runs; each fuzz target runs for half of that. OLD is a released binary from which an upgrade is tested;
-# by default the upgrade is from this version to itself. Uses the templates of the tests. Continues after a failure and
+# each of the others runs; each fuzz target runs for half of that. OLD is a released binary from which upgrades of a server and
+# of a fleet are tested, or `git:COMMIT`, such as `git:main~20`, which is built then; by default the upgrades are from this
+# version to itself. Uses the templates of the tests. Continues after a failure and
 # fails at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,11 +25,15 @@ need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
+if [ "${old#git:}" != "$old" ]; then
+  old=$(scripts/build_commit.sh "${old#git:}")
+fi
 build_templates "$sandling" base code-interpreter desktop
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
 conformance/fleet/run.sh "$sandling" "$kills" || status=$?
+conformance/fleet/upgrade.sh "${old:-$sandling}" "$sandling" || status=$?
 CONFORMANCE_FLEET=3 conformance/pandastack/run.sh "$sandling" python || status=$?
 CONFORMANCE_FLEET=3 conformance/e2b/run.sh "$sandling" python || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||

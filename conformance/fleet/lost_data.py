@@ -1,10 +1,12 @@
-"""Takes a fleet's etcd back to an older copy of its data, and then to none, and checks that the fleet goes on.
+"""Takes a fleet's etcd back to an older copy of its data, and then to none, and then lets another node run a new one while the
+first node is cut off. Checks that the fleet goes on.
 
     python lost_data.py
 
 Sandboxes, tokens and names of before answer through all nodes, new ones can be made, and a node that drains does so.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -35,6 +37,10 @@ def main(kept):
         made = use(fleet, made, "without data")
         for token in tokens:
             token.check()
+        rebuild(fleet)
+        made = use(fleet, made, "with another etcd")
+        for token in tokens:
+            token.check()
         for sandbox in made:
             fleet.nodes[2].client.delete(sandbox)
         fleet.stop()
@@ -47,7 +53,7 @@ def main(kept):
     finally:
         fleet.remove()
         shutil.rmtree(place, ignore_errors=True)
-    print("etcd went back to older data, and to none: ok")
+    print("etcd went back to older data, to none, and to another node: ok")
 
 
 class Token:
@@ -80,6 +86,18 @@ def replace_data(fleet, change):
     change(first.home / "fleet" / "engine")
     first.start()
     fleet.wait_until_healed()
+
+
+def rebuild(fleet):
+    """The first node runs etcd until it hears from the others that the fleet has another one."""
+    first, second, _ = fleet.nodes
+    fleet.network.cut(first.name)
+    second.cli("fleet", "rebuild", "--lost", first.name)
+    fleet.network.join(first.name)
+    fleet.wait_until_healed()
+    for node in fleet.nodes:
+        runs = {member["name"]: member["runs_etcd"] for member in json.loads(node.cli("fleet", "status", "--json"))}
+        assert runs == {member.name: member is second for member in fleet.nodes}, runs
 
 
 def use(fleet, made, name):

@@ -40,7 +40,7 @@ def main(count, seed, kept):
         fleet.start()
         for number, these in enumerate(rounds):
             print(f"{time.monotonic() - begun:5.0f} s: {', '.join(map(str, these))}", flush=True)
-            work_during(fleet, workers, these)
+            work_during(fleet, workers, lambda ended, these=these: apply(fleet, these, ended))
             check(fleet, workers)
             if number % 10 == 9:
                 # A fleet that only grows older would hide what a new one does.
@@ -56,8 +56,8 @@ def main(count, seed, kept):
     report(count, seed, workers, time.monotonic() - begun)
 
 
-def work_during(fleet, workers, these):
-    """Lets the clients work while faults begin and end."""
+def work_during(fleet, workers, act):
+    """Lets the clients work while something is done to the fleet. `act` gets an event that says that a client has failed."""
     ended, failures = threading.Event(), []
 
     def work(worker):
@@ -72,7 +72,7 @@ def work_during(fleet, workers, these):
         thread.start()
     ended.wait(AROUND)
     try:
-        apply(fleet, these, ended)
+        act(ended)
         fleet.wait_until_healed()
         ended.wait(AROUND)
     finally:
@@ -121,10 +121,15 @@ def keep(place, seed, kept):
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / "seeds").open("a") as seeds:
         seeds.write(f"{seed}\n")
+    keep_logs(place, kept)
+    print(f"seed {seed} failed; it and the logs are in {kept}", file=sys.stderr)
+
+
+def keep_logs(place, kept):
+    kept.mkdir(parents=True, exist_ok=True)
     for log in place.glob("*.log"):
         shutil.copy(log, kept)
         print(f"--- the end of {log.name}:\n{log.read_text(errors='replace')[-3000:]}", file=sys.stderr)
-    print(f"seed {seed} failed; it and the logs are in {kept}", file=sys.stderr)
 
 
 def report(count, seed, workers, seconds):

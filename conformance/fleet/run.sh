@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Damages a fleet of three real servers at random while clients use it, and checks that everything promised holds. Before
-# that, takes its etcd back to older data, and to none.
+# that, takes its etcd back to older data, to none, and to another node.
 #
 #   conformance/fleet/run.sh SANDLING [FAULTS] [SEED]
 #

@@ -21,6 +21,8 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 class Node(Server):
     def __init__(self, place, name, network, token):
         self.name, self.network = name, network
+        #: The program of its next start.
+        self.program = os.environ["SANDLING"]
         self.disk = place / name
         self.mounts = Mounts()
         self.mounts.small_disk(self.disk, DISK_MIB)
@@ -41,17 +43,22 @@ class Node(Server):
         return f"{self.network.address(self.name)}:{PORT}"
 
     def command(self, *arguments):
-        return [*self.network.inside(self.name), *super().command(*arguments)]
+        return [*self.network.inside(self.name), self.program, *arguments]
 
     def connect(self, port):
         return Client(port, self.token, self.network.connection(self.name))
 
-    def cli(self, *arguments):
+    def cli(self, *arguments, timeout=60):
         done = subprocess.run(
-            self.command(*arguments), env=self.environment, capture_output=True, text=True, check=False, timeout=60
+            self.command(*arguments), env=self.environment, capture_output=True, text=True, check=False, timeout=timeout
         )
         assert done.returncode == 0, f"{self.name}: {arguments} ended with {done.returncode}: {done.stderr}"
         return done.stdout.strip()
+
+    def said_by(self, *arguments):
+        """What a command prints, also if it fails."""
+        command = self.command(*arguments)
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None

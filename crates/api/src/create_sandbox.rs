@@ -13,6 +13,7 @@ use crate::context::RequestContext;
 use crate::convert::IntoWire;
 use crate::convert::sandbox::create_spec;
 use crate::default_cell::CheckedCode;
+use crate::durability::check_failover;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::idempotency::{Answer, IdempotentRequest};
@@ -31,6 +32,7 @@ pub(crate) async fn answer(
     idempotent
         .answer(|mark| async move {
             let mut request = body.value;
+            check_failover(app, &request)?;
             let code = request.run.take().map(CheckedCode::new).transpose()?;
             if let Some(image) = request.image.take() {
                 if request.template.is_some() || request.from_snapshot.is_some() {

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{SandboxInfo, SnapshotId, SnapshotInfo, State};
-use sandling_wire::{Durability, SandboxView, SnapshotView};
+use sandling_wire::{CreateSandbox, Durability, SandboxView, SnapshotView};
 
 use crate::app::App;
 use crate::convert::IntoWire;
@@ -20,7 +20,34 @@ pub(crate) fn snapshot_view(app: &App, info: SnapshotInfo) -> SnapshotView {
 pub(crate) fn sandbox_view(app: &App, info: SandboxInfo) -> SandboxView {
     let of_image = || info.standing.restored.as_ref().map_or(Durability::Local, |image| durability_of(app, image));
     let durability = (info.state == State::Hibernated).then(of_image);
-    SandboxView { durability, ..info.into_wire() }
+    let shown = Fleet::of(app).filter(|_| info.settings.failover.is_some()).map(|fleet| fleet.failover_of(&info.id));
+    let mut view = SandboxView { durability, ..info.into_wire() };
+    if let (Some(failover), Some((point_at, problem))) = (&mut view.failover, shown) {
+        (failover.point_at, failover.problem) = (point_at, problem);
+    }
+    view
+}
+
+/// Refuses failover where it would not work.
+pub(crate) fn check_failover(app: &App, request: &CreateSandbox) -> Result<(), ApiError> {
+    if request.failover.is_none() {
+        return Ok(());
+    }
+    let has_volumes = request.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
+    let has_group = request.network.as_ref().is_some_and(|network| network.group.is_some());
+    if has_volumes || has_group {
+        let what = if has_volumes { "volumes" } else { "a network group" };
+        let message = format!("a sandbox with {what} cannot leave its node; leave out `failover`, or {what}");
+        return Err(ApiError::bad_request(message));
+    }
+    match Fleet::of(app).filter(|fleet| fleet.has_store()) {
+        Some(fleet) => fleet.check_all_know_failover(),
+        None => Err(ApiError::conflict(
+            "no_store",
+            "`failover` needs a fleet with a store, where other nodes find the sandbox (`sandling fleet init --store`); leave \
+             out `failover`",
+        )),
+    }
 }
 
 /// Refuses to promise what this server cannot do.

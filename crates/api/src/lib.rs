@@ -59,8 +59,8 @@ mod webhook_sender;
 
 pub use app::App;
 pub use fleet::{
-    Fleet, FleetError, FleetSettings, JoinToken, PeerHealth, PullTemplates, StoreHealth, address_of_own_engine,
-    start_engine,
+    Fleet, FleetError, FleetSettings, JoinToken, NodeChoices, NodeState, PeerHealth, PullTemplates, Rebuild,
+    StoreHealth, address_of_own_engine,
 };
 pub use forwarded::TrustedProxies;
 pub use native::openapi_json;

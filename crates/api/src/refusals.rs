@@ -18,6 +18,9 @@ impl From<StoreError> for ApiError {
     }
 }
 
+/// In seconds.
+const FENCED_FOR: u64 = 5;
+
 /// The public clients retry after this error, so the request must not have had any effect.
 pub(crate) fn no_space(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
@@ -35,6 +38,8 @@ impl From<Refused> for ApiError {
             Refused::Hibernated => Self::conflict("sandbox_hibernated", refused.to_string()),
             Refused::NotHibernated => Self::conflict("sandbox_not_hibernated", refused.to_string()),
             Refused::DiskFull => no_space(refused.to_string()),
+            Refused::Fenced => Self::new(StatusCode::SERVICE_UNAVAILABLE, "sandbox_fenced", refused.to_string())
+                .retry_after(FENCED_FOR),
             Refused::Unreadable => Self::conflict("sandbox_unreadable", refused.to_string()),
             Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
         }

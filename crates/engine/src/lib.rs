@@ -37,8 +37,8 @@ pub use config::EngineConfig;
 pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, LeftOut, Point, SKIPPED, TarStream};
 pub use engine::{
     Arrived, Consignment, CreateSpec, Engine, Evictable, EvictableKind, Fork, ForkError, ForkSpec, MoveError, MovePlan,
-    OpenError, PreparedCreate, Receipt, Rewound, TemplateCopyError, TemplateOffer, TemplateStream, Tied, check_tagged,
-    tied,
+    OpenError, PointNote, PreparedCreate, Receipt, Rewound, TemplateCopyError, TemplateOffer, TemplateStream, Tied,
+    check_tagged, tied,
 };
 pub use events::Events;
 pub use fair_slots::{FairSlots, Slot};
@@ -49,10 +49,10 @@ pub use machine::{
     TemplateArchiveError, TemplateError, TemplateSummary, alias_note, stored_name,
 };
 pub use model::{
-    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Kept, Lifetime, LifetimeChange,
-    MOST_CHECKPOINTS, NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo,
-    SandboxSettings, SavedVolume, Sleep, SnapshotId, SnapshotInfo, SnapshotSpec, Standing, State, Timeline,
-    TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo, VolumeKind,
+    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, FailedOver, Failover, Kept, Lifetime,
+    LifetimeChange, MOST_CHECKPOINTS, NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId,
+    SandboxInfo, SandboxSettings, SavedVolume, Sleep, SnapshotId, SnapshotInfo, SnapshotSpec, Standing, State,
+    Timeline, TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo, VolumeKind,
 };
 pub use network::{
     NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefaultChange, NetworkError, NetworkSpec, Networks,
@@ -65,8 +65,8 @@ pub use sandbox::{
 };
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
-    CargoError, ExportError, HostNeeds, ImportError, IncomingSnapshot, KeptSnapshot, PartFile, RestoreError, SaveTimes,
-    SnapshotError, SnapshotParts, Snapshots, WantedFile,
+    CargoError, ExportError, HostNeeds, ImportError, IncomingSnapshot, KeptPoint, KeptSnapshot, PartFile, RestoreError,
+    SaveTimes, SnapshotError, SnapshotParts, Snapshots, WantedFile,
 };
 pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
 pub use trace::TRACE_TARGET;

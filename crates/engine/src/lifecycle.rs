@@ -50,6 +50,11 @@ pub enum Refused {
     DiskFull,
     #[error("the sandbox has ended")]
     Ended,
+    #[error(
+        "the sandbox stands still, because its node has lost touch with the fleet and another one may take it over; try \
+         again in a moment"
+    )]
+    Fenced,
     #[error("the sandbox's row in the store cannot be read; `sandling doctor` says why")]
     Unreadable,
 }

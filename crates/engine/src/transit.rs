@@ -30,7 +30,7 @@ pub(crate) struct Transit {
 }
 
 /// What is left to write down when a sandbox has arrived. Its files are here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Arrival {
     pub(crate) row: Value,
     /// No other arrival has the same, so that the ledger's record of another one is not taken for it.
@@ -39,6 +39,9 @@ pub(crate) struct Arrival {
     pub(crate) wakes: bool,
     /// The node that it comes from.
     pub(crate) from: String,
+    /// Whether it is taken over because its node was lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fails_over: bool,
     /// Those of its secrets that this home lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) secrets: Vec<ArrivingSecret>,
@@ -191,6 +194,7 @@ mod tests {
             token: "t".to_owned(),
             wakes: false,
             from: "a".to_owned(),
+            fails_over: false,
             secrets: Vec::new(),
         };
         transits.begin(Transit::new(&other, Some(arrival))).unwrap();

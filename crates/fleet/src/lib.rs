@@ -7,7 +7,9 @@
 
 mod claims;
 mod clock;
+mod copies;
 mod creates;
+mod failover;
 mod follow;
 mod host;
 mod join_pass;
@@ -18,6 +20,7 @@ mod node;
 pub mod own_etcd;
 mod permits;
 mod placement;
+mod protocol;
 mod records;
 mod removal;
 mod shared;
@@ -25,17 +28,20 @@ pub mod store;
 
 pub use claims::Identity;
 pub use clock::{BootClock, Clock};
+pub use copies::{Copies, has_other_fleet};
 pub use creates::{Assigned, assign, is_assigned, release};
+pub use failover::{Absences, FailoverPoint, FailoverRecord, Failovers, Held, KnownFailovers, TookOver, Turns};
 pub use host::{Ask, CreateRequest, Host, Known, Peers, Presence, Reply, Unreachable};
 pub use join_pass::{JoinPass, PassError};
 pub use ledger::{
-    Change, Changes, Condition, EtcdLedger, EtcdStatus, Expect, LeaseId, Ledger, LedgerError, ModelLedger, Outcome,
-    Page, Record, Revision, SqliteLedger, Transaction, Write,
+    Change, Changes, Condition, Engine, EtcdLedger, EtcdStatus, Expect, LeaseId, Ledger, LedgerError, ModelLedger,
+    Outcome, Page, Record, Revision, SqliteLedger, Transaction, Write,
 };
 pub use membership::{LeaseSettings, Membership, NoMembersYet};
 pub use moves::{MovedRecord, Moves, NotReadYet, Taken, Whereabouts};
 pub use node::{Node, Settings, end_drain, start_drain};
 pub use placement::Member;
+pub use protocol::{Incompatible, Protocol};
 pub use records::{
     DrainLeft, DrainProgress, DrainRecord, HeldRecord, MACHINES, NODES, NodeRecord, QuotaRecord, SANDBOXES,
     SandboxRecord, SandboxState, drain_progress_key, encode, node_tag, quota_key, sandbox_key,

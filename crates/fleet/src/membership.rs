@@ -199,7 +199,7 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         while self.is_current(me) {
             self.clock.sleep(self.settings.renew_every).await;
             let sent = self.clock.now();
-            match self.ledger.renew(lease).await {
+            match self.renew(lease, me).await {
                 Ok(()) => {
                     self.extend(sent + self.settings.write_within);
                     self.report(None);
@@ -208,6 +208,13 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
                 Err(error) => self.report(Some(error.to_string())),
             }
         }
+    }
+
+    /// A removal ends the epoch, but not the lease.
+    async fn renew(&self, lease: LeaseId, me: &Identity) -> Result<(), LedgerError> {
+        self.ledger.renew(lease).await?;
+        let found = self.ledger.get(&node_key(&self.name)).await?;
+        Expect::Created(me.epoch).holds(found.as_ref()).then_some(()).ok_or(LedgerError::LeaseGone)
     }
 
     fn extend(&self, write_until: Duration) {
@@ -316,6 +323,24 @@ impl<L: Ledger, C: Clock> Membership<L, C> {
         self.state().table.members().to_vec()
     }
 
+    /// The members, and those that were members since this node started, but for machines that were removed.
+    pub fn machines(&self) -> Vec<Member> {
+        let state = self.state();
+        state.table.known().filter(|member| !state.has_removed(&member.record.fingerprint)).cloned().collect()
+    }
+
+    /// Fingerprints of the machines that are excluded, as far as this node knows.
+    pub fn removed(&self) -> Vec<String> {
+        self.state().removed.iter().flatten().cloned().collect()
+    }
+
+    /// A member that does not speak this protocol yet. What needs the protocol must wait until there is none.
+    pub fn behind(&self, protocol: u32) -> Option<Arc<str>> {
+        let state = self.state();
+        let behind = state.table.members().iter().find(|member| member.record.protocol.current < protocol);
+        behind.map(|member| member.name.clone())
+    }
+
     /// The node with this tag, also one that is no member now, but not one that was removed. The error says that this node
     /// knows no other yet.
     pub fn by_tag(&self, tag: u32) -> Result<Option<Member>, NoMembersYet> {
@@ -369,6 +394,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::clock::BootClock;
     use crate::ledger::ModelLedger;
+    use crate::protocol::Protocol;
 
     pub(crate) fn member<'a>(name: &str, ledger: &'a ModelLedger) -> Membership<&'a ModelLedger, BootClock> {
         member_on(name, name, ledger)
@@ -384,6 +410,7 @@ pub(crate) mod tests {
             hardware: String::new(),
             address: String::new(),
             version: String::new(),
+            protocol: Protocol::OWN,
             draining: false,
             unknown: Default::default(),
         };

@@ -103,6 +103,12 @@ impl Moves {
         Ok(known.get(sandbox).map(|moved| moved.node.clone()))
     }
 
+    /// All records, with their keys, as they are in the ledger.
+    pub fn records(&self) -> Vec<(String, String)> {
+        let known = self.known();
+        known.iter().flatten().map(|(sandbox, moved)| (moved_key(sandbox), encode(moved))).collect()
+    }
+
     /// The sandboxes that have moved and that a node has.
     pub fn at(&self, node: &str) -> Vec<String> {
         let known = self.known();
@@ -178,7 +184,7 @@ impl Moves {
         Ok(())
     }
 
-    fn record(&self, sandbox: &str, node: &str, generation: u64, token: &str) -> MovedRecord {
+    pub(crate) fn record(&self, sandbox: &str, node: &str, generation: u64, token: &str) -> MovedRecord {
         let proof = self.proof(sandbox, node, generation, token).to_hex().to_string();
         let (node, token) = (node.to_owned(), token.to_owned());
         MovedRecord { node, generation, token, proof, unknown: BTreeMap::new() }
@@ -207,7 +213,7 @@ impl Moves {
 
     /// A change that this node made itself, or has asked for, may be newer than what it follows. Before it has read all
     /// records, it learns none: it must not take itself for one that knows all.
-    fn learn(&self, sandbox: String, moved: MovedRecord) {
+    pub(crate) fn learn(&self, sandbox: String, moved: MovedRecord) {
         let mut known = self.known();
         let Some(known) = known.as_mut() else { return };
         if known.get(&sandbox).is_none_or(|old| old.generation <= moved.generation) {

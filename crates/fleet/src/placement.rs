@@ -85,6 +85,12 @@ impl NodeTable {
         self.members.iter().find(|member| member.tag == tag).or_else(|| self.former.get(&tag))
     }
 
+    /// The members, and those that were members before.
+    pub fn known(&self) -> impl Iterator<Item = &Member> {
+        let former = self.former.values().filter(|former| !self.contains(&former.name));
+        self.members.iter().chain(former)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.former.is_empty()
     }
@@ -105,7 +111,10 @@ impl NodeTable {
 
     /// Whom to ask for a sandbox of a template. In later rounds the preferred ones are the next in order.
     pub fn candidates(&self, template: &str, hardware: &str, round: usize, random: u64) -> Vec<Member> {
-        let fits = |member: &&Member| !member.record.draining && member.record.hardware == hardware;
+        let fits = |member: &&Member| {
+            let NodeRecord { draining, hardware: theirs, protocol, .. } = &*member.record;
+            !draining && theirs == hardware && protocol.check(&member.name).is_ok()
+        };
         let subject = hash(template);
         let mut ranked: Vec<_> = self.members.iter().map(|member| (score(member.hash, subject), member)).collect();
         let wanted = PREFERRED * (round + 1);
@@ -151,5 +160,7 @@ mod tests {
         table.apply(Change::Put(record("a", "3")));
         assert_eq!(table.by_tag(node_tag("a")).unwrap().record.address, "3");
         assert!(table.by_tag(node_tag("c")).is_none());
+        let known: Vec<_> = table.known().map(|member| (&*member.name, &*member.record.address)).collect();
+        assert_eq!(known, [("a", "3"), ("b", "2")]);
     }
 }

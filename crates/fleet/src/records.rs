@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{LedgerError, Record};
+use crate::protocol::Protocol;
 
 /// Fields that a newer version wrote.
 type Unknown = BTreeMap<String, serde_json::Value>;
@@ -87,6 +88,9 @@ pub struct NodeRecord {
     /// The version of Sandling.
     #[serde(default)]
     pub version: String,
+    /// What the node speaks with others.
+    #[serde(default)]
+    pub protocol: Protocol,
     pub draining: bool,
     #[serde(flatten)]
     pub unknown: Unknown,

@@ -45,6 +45,11 @@ struct Proven {
     proof: String,
 }
 
+/// What such a record says, whoever has written it.
+pub(crate) fn unproven(value: &str) -> Option<String> {
+    serde_json::from_str::<Proven>(value).ok().map(|proven| proven.body)
+}
+
 impl SharedRecords {
     /// `secret` is what only the fleet's nodes know.
     pub fn new(secret: &[u8]) -> Self {

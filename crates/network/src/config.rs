@@ -50,6 +50,8 @@ pub struct GatewayConfig {
     pub cut: Vec<Flow>,
     /// Bytes that the guest sent through earlier gateways of this sandbox.
     pub bytes_out: u64,
+    /// Whether the guest may send now. Its frames wait until it may.
+    pub fence: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// What the gateway needs to intercept TLS.
@@ -83,6 +85,7 @@ impl GatewayConfig {
             learned: Learned::default(),
             cut: Vec::new(),
             bytes_out: 0,
+            fence: None,
         }
     }
 }

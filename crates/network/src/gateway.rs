@@ -111,6 +111,7 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         peers: PeerNames::new(config.peers, config.ends.peer_network),
         served: Mutex::default(),
         learned: Mutex::new(config.learned),
+        fence: config.fence,
     })
 }
 

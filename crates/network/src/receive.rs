@@ -24,6 +24,8 @@ const AT_ONCE: usize = 64;
 const RUBBISH: (f64, f64) = (2_000.0, 4_000.0);
 /// DNS queries that are answered at the same time.
 const QUESTIONS: usize = 256;
+/// How often a fenced guest is looked at again.
+const FENCED: Duration = Duration::from_millis(100);
 /// One byte more than the longest frame, so that an oversized frame is recognized.
 const ROOM: usize = 1;
 
@@ -57,6 +59,10 @@ impl Receiver {
     fn some(&mut self, room: &mut [u8]) -> Duration {
         let mut wait = Duration::ZERO;
         for _ in 0..AT_ONCE {
+            // Before each frame: this process may have stood still for long since the last one.
+            if self.shared.is_fenced() {
+                return FENCED;
+            }
             let length = match self.shared.link.try_receive(room) {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

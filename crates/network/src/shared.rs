@@ -43,9 +43,15 @@ pub(crate) struct Shared {
     /// When a peer last started or ended a flow with the guest.
     pub served: Mutex<Option<Instant>>,
     pub learned: Mutex<Learned>,
+    /// Whether the guest may send now.
+    pub fence: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Shared {
+    pub fn is_fenced(&self) -> bool {
+        self.fence.as_ref().is_some_and(|may_send| !may_send())
+    }
+
     /// Replaces the limits.
     pub fn set_limits(&self, limits: &Limits) {
         self.meters.set_limits(limits);

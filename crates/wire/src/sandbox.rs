@@ -34,6 +34,9 @@ pub struct SandboxView {
     /// Of a hibernated sandbox: whether what it wakes from survives the loss of its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Absent if it is lost with its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<FailoverView>,
     pub created_at: String,
     /// The same for all sandboxes, because each has its own gateway.
     pub guest_ip: String,
@@ -114,6 +117,10 @@ pub struct CreateSandbox {
     /// How many checkpoints without a name are kept; 20 if absent.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
+    /// `snapshot`: if its node is lost, it wakes on another node of the fleet, where its last point was made. Needs a fleet with
+    /// a store. Without it, the sandbox is lost with its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<FailoverName>,
     /// What it may reach; if absent, its template's or workspace's default applies, else nothing is allowed.
     pub network: Option<NetworkRequest>,
     /// Code to run at once, as a call of `run-code` would. The response comes when it has ended.
@@ -150,6 +157,37 @@ pub enum CheckpointsName {
     EveryExec,
     /// Only on request.
     Never,
+}
+
+/// What another node goes on from when a sandbox's node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailoverName {
+    Snapshot,
+}
+
+/// What happens to a sandbox if its node is lost.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct FailoverView {
+    pub mode: FailoverName,
+    /// The moment that it would go back to. Absent if there is no point yet: then it would be lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub point_at: Option<String>,
+    /// Why the last attempt to make a point failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The last time that another node took it over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<FailedOverView>,
+}
+
+/// How a sandbox was taken over.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct FailedOverView {
+    /// The node that was lost.
+    pub from: String,
+    /// The moment that the sandbox went back to.
+    pub point_at: String,
 }
 
 /// How long a sandbox may live. 0 means no limit.

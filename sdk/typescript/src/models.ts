@@ -317,6 +317,8 @@ export interface SandboxInfo {
   idleSeconds: number | null;
   expiresAt: string | null;
   workspace: string;
+  /** What happens if its node of the fleet is lost, and the moment that it would go back to. Without it, it is lost, too. */
+  failover?: { mode: "snapshot"; point_at?: string; problem?: string; last?: { from: string; point_at: string } };
   /** The accelerator, and the layers of the jail that are in force. */
   boundary: Record<string, unknown>;
 }

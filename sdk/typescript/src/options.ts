@@ -68,6 +68,8 @@ export interface CreateOptions {
   checkpoints?: "every-exec" | "never";
   /** How many checkpoints without a name to keep; 20 by default. */
   checkpointsKept?: number;
+  /** If its node of the fleet is lost, it wakes on another one, where its last point was made. */
+  failover?: "snapshot";
   /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`. By default the template's or the
    * workspace's default applies, otherwise it reaches nothing. */
   network?: NetworkOptions;

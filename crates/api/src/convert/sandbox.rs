@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::{
-    BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxId, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
+    BootMode, CreateSpec, Failover, Lifetime, LifetimeChange, SandboxId, SandboxInfo, SandboxSettings, SnapshotId,
+    State, USUAL_CHECKPOINTS,
 };
-use sandling_wire::{CheckpointsName, CreateSandbox, DEFAULT_TEMPLATE, LifecyclePatch, LifecycleView, SandboxView};
+use sandling_wire::{
+    CheckpointsName, CreateSandbox, DEFAULT_TEMPLATE, FailedOverView, FailoverName, FailoverView, LifecyclePatch,
+    LifecycleView, SandboxView,
+};
 
 use super::network::network_spec;
 use super::network_view::network_summary;
@@ -32,6 +36,7 @@ impl IntoWire for SandboxInfo {
             disk_mb: self.disk_mib,
             status: status(self.state),
             durability: None,
+            failover: self.settings.failover.map(failover_view),
             created_at: self.created_at.to_string(),
             guest_ip: sandling_network::Ends::default().guest_address.to_string(),
             from_snapshot: self.from_snapshot.map(|id| id.to_string()),
@@ -82,6 +87,11 @@ pub(crate) fn status(state: State) -> &'static str {
     }
 }
 
+fn failover_view(failover: Failover) -> FailoverView {
+    let last = failover.last.map(|last| FailedOverView { from: last.from, point_at: last.to.to_string() });
+    FailoverView { mode: FailoverName::Snapshot, point_at: None, problem: None, last }
+}
+
 fn expires_at(lifetime: &Lifetime) -> Option<String> {
     let ttl = i64::try_from(lifetime.ttl_seconds.filter(|_| !lifetime.persistent)?).ok()?;
     lifetime.from.checked_add(jiff::SignedDuration::from_secs(ttl)).ok().map(|at| at.to_string())
@@ -123,7 +133,7 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         workspace: workspace.to_owned(),
         metadata,
         labels,
-        settings: Default::default(),
+        settings: SandboxSettings { failover: request.failover.map(|_| Failover::default()), ..Default::default() },
         checkpoints: kept(request.checkpoints, request.checkpoints_kept)?,
         network: network_spec(request.network.unwrap_or_default())?,
         volumes: request.volumes.unwrap_or_default().into_iter().map(IntoEngine::into_engine).collect(),

@@ -57,6 +57,7 @@ impl Settings {
             for_build: None,
             image_config: None,
             packages: Default::default(),
+            failover: None,
         }
     }
 }

@@ -11,7 +11,9 @@ use futures_util::future::{BoxFuture, join_all};
 use http_body_util::{BodyExt, Limited};
 use sandling_engine::{ImportError, SnapshotId, SnapshotInfo, with_causes};
 use sandling_fleet::Member;
-use sandling_fleet::store::{Chunk, FetchFile, PeerChunks, SnapshotRecord, StoreError, StoredFile, StoredSnapshot};
+use sandling_fleet::store::{
+    Chunk, Digest, FetchFile, PeerChunks, SnapshotRecord, StoreError, StoredFile, StoredSnapshot,
+};
 use sandling_service::WorkspaceName;
 
 use super::durable::{FleetStore, made_on};
@@ -83,21 +85,22 @@ impl Fleet {
         let since = jiff::Timestamp::now() - COPIES_FOR;
         engine_snapshots.forget_fetched(workspace.as_str(), since).await?;
         let begun = Instant::now();
-        let fetched = self.fetch(app, store, workspace, &id, &record).await;
+        let fetched = self.fetch(app, store, workspace, &id, (&record.manifest, &record.node)).await;
         let (bytes, from_peers) = fetched.map_err(|error| error.refusal(&id))?;
         tracing::info!(snapshot = %id, bytes, from_peers, took = ?begun.elapsed(), "a durable snapshot of another node is here");
         Ok(())
     }
 
-    async fn fetch(
+    /// `from` is the snapshot's manifest and the node that made it.
+    pub(super) async fn fetch(
         &self,
         app: &App,
         store: &FleetStore,
         workspace: &WorkspaceName,
         id: &SnapshotId,
-        record: &SnapshotRecord,
+        (manifest, home): (&Digest, &str),
     ) -> Result<(u64, usize), BringError> {
-        let manifest = store.blobs.manifest(workspace.as_str(), &record.manifest).await?;
+        let manifest = store.blobs.manifest(workspace.as_str(), manifest).await?;
         let manifest = Arc::new(manifest);
         let (snapshots, asked, name, wanted_id) =
             (app.engine.snapshots().clone(), manifest.clone(), workspace.to_string(), id.clone());
@@ -115,7 +118,7 @@ impl Fleet {
         let bytes: u64 = files.iter().flat_map(|file| &file.file.chunks).map(|chunk| u64::from(chunk.bytes)).sum();
         let _place =
             app.service.sandboxes.reserve_disk(workspace, bytes.div_ceil(1 << 20)).await.map_err(ApiError::from)?;
-        let peers = Peers::find(self, app, workspace.as_str(), id, &record.node).await;
+        let peers = Peers::find(self, app, workspace.as_str(), id, home).await;
         store.blobs.fetch(&files, &peers).await?;
         let from_peers = peers.members.len() - peers.failed.lock().unwrap_or_else(PoisonError::into_inner).len();
         let finishing = tokio::task::spawn_blocking(move || incoming.finish());
@@ -124,13 +127,13 @@ impl Fleet {
     }
 }
 
-fn stored_file<'a>(manifest: &'a StoredSnapshot, name: &str) -> Option<&'a StoredFile> {
+pub(super) fn stored_file<'a>(manifest: &'a StoredSnapshot, name: &str) -> Option<&'a StoredFile> {
     manifest.files.iter().find(|file| file.name == name)
 }
 
 impl FleetStore {
     /// Creates that need one snapshot wait for one fetch.
-    fn turn(&self, id: &SnapshotId) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn turn(&self, id: &SnapshotId) -> Arc<tokio::sync::Mutex<()>> {
         let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         fetching.retain(|_, turn| Arc::strong_count(turn) > 1);
         fetching.entry(id.clone()).or_default().clone()
@@ -138,7 +141,7 @@ impl FleetStore {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum BringError {
+pub(super) enum BringError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -178,7 +181,7 @@ impl BringError {
 }
 
 /// The nodes that have a snapshot.
-struct Peers<'a> {
+pub(super) struct Peers<'a> {
     fleet: &'a Fleet,
     app: &'a App,
     workspace: &'a str,
@@ -188,8 +191,13 @@ struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
+    /// Everything comes from the store.
+    pub(super) fn none(fleet: &'a Fleet, app: &'a App, workspace: &'a str, id: &'a SnapshotId) -> Self {
+        Self { fleet, app, workspace, id, members: Vec::new(), failed: Mutex::default() }
+    }
+
     async fn find(fleet: &'a Fleet, app: &'a App, workspace: &'a str, id: &'a SnapshotId, home: &str) -> Self {
-        let mut peers = Self { fleet, app, workspace, id, members: Vec::new(), failed: Mutex::default() };
+        let mut peers = Self::none(fleet, app, workspace, id);
         let asks = fleet.others().into_iter().map(|member| {
             let peers = &peers;
             async move {

@@ -123,6 +123,12 @@ impl FleetStore {
         self.progress().durable.as_ref().is_some_and(|durable| durable.contains_key(id))
     }
 
+    /// Lets the uploads read from the ledger again what is durable, because it is another ledger.
+    pub(super) fn read_again(&self) {
+        self.progress().read_at = None;
+        self.news.notify_one();
+    }
+
     pub(super) fn one_less_waits(&self) {
         let mut progress = self.progress();
         progress.waiting = progress.waiting.saturating_sub(1);

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::Version;
+use axum::http::header::HOST;
+use axum::http::{HeaderValue, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -16,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::member::{Fleet, unreachable};
+use super::protocol;
 use super::settings::server_name;
 use crate::app::App;
 use crate::error::ApiError;
@@ -25,15 +28,19 @@ use crate::preview::proxy;
 use crate::tls::machine_of;
 
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Longer than an etcd may take to start.
+const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 
 impl Fleet {
     pub(super) async fn forward(&self, app: &App, to: &Member, mut request: Request) -> Result<Response, ApiError> {
+        to.record.protocol.check(&to.name).map_err(|error| protocol::refused(&error))?;
         let wants_upgrade = proxy::is_upgrade(request.headers());
         proxy::prepare_connection(request.headers_mut(), wants_upgrade);
         let peer = request.extensions().get::<Peer>().cloned();
         if let Some(peer) = &peer {
             passed_on::describe_client(peer.route(), request.headers_mut());
         }
+        protocol::announce(request.headers_mut());
         *request.version_mut() = Version::HTTP_11;
         let mut response = if wants_upgrade {
             let stream = self.connect(to).await.map_err(|error| unreachable(&to.name, &error))?;
@@ -86,6 +93,28 @@ impl Fleet {
     async fn connect(&self, to: &Member) -> Result<TlsStream<TcpStream>, String> {
         connect(&self.connector, &to.name, &to.record).await
     }
+}
+
+/// Asks a node that may be no member, over a connection of its own.
+pub(super) async fn ask_node(
+    connector: &TlsConnector,
+    node: &str,
+    record: &NodeRecord,
+    mut request: Request,
+) -> Result<(StatusCode, Bytes), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    protocol::announce(request.headers_mut());
+    request.headers_mut().insert(HOST, HeaderValue::from_static("fleet"));
+    let stream = TokioIo::new(connect(connector, node, record).await?);
+    let ask = async {
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(|error| text(&error))?;
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(|error| text(&error))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| text(&error))?.to_bytes();
+        Ok((status, body))
+    };
+    tokio::time::timeout(ANSWER_WITHIN, ask).await.unwrap_or_else(|_| Err("it did not answer in time".to_owned()))
 }
 
 pub(super) async fn connect(

@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{ServerName, UnixTime};
-use sandling_fleet::NodeRecord;
 use sandling_fleet::store::Blobs;
+use sandling_fleet::{NodeRecord, Protocol};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,8 @@ pub(super) const PATH: &str = "/fleet/health";
 #[derive(Serialize, Deserialize)]
 struct Answer {
     version: String,
+    #[serde(default)]
+    protocol: Protocol,
     /// In milliseconds since 1970.
     now: i64,
     #[serde(default)]
@@ -38,6 +40,7 @@ struct Answer {
 #[derive(Debug)]
 pub struct PeerHealth {
     pub version: String,
+    pub protocol: Protocol,
     pub round_trip: Duration,
     /// How far its clock is ahead of this machine's, in milliseconds, give or take half of the round trip.
     pub clock_ahead_ms: i64,
@@ -47,7 +50,7 @@ pub struct PeerHealth {
 
 pub(super) fn answer(fleet: &Fleet) -> Response {
     let (version, now) = (env!("CARGO_PKG_VERSION").to_owned(), Timestamp::now().as_millisecond());
-    let answer = Answer { version, now, store: fleet.store.as_ref().map(FleetStore::health) };
+    let answer = Answer { version, protocol: Protocol::OWN, now, store: fleet.store.as_ref().map(FleetStore::health) };
     axum::Json(answer).into_response()
 }
 
@@ -70,9 +73,9 @@ impl FleetSettings {
             return Err(format!("it answered {}", response.status()));
         }
         let body = response.into_body().collect().await.map_err(|error| text(&error))?.to_bytes();
-        let Answer { version, now, store } = serde_json::from_slice(&body).map_err(|error| text(&error))?;
+        let Answer { version, protocol, now, store } = serde_json::from_slice(&body).map_err(|error| text(&error))?;
         let half = round_trip.as_millis() as i64 / 2;
-        Ok(PeerHealth { version, round_trip, clock_ahead_ms: now - (sent_at + half), store })
+        Ok(PeerHealth { version, protocol, round_trip, clock_ahead_ms: now - (sent_at + half), store })
     }
 
     /// Whether the fleet's store answers this process and is this fleet's. `None` if the fleet has none.

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sandling_fleet::store::StoreLocation;
-use sandling_fleet::{JoinPass, PassError, name_in_use};
+use sandling_fleet::{Engine, JoinPass, PassError, Protocol, name_in_use};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +25,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::member::{Fleet, unavailable};
+use super::protocol;
 use super::settings::{FleetError, FleetSettings, roots, server_name};
 use crate::error::ApiError;
 use crate::extract;
@@ -48,6 +49,9 @@ pub struct JoinToken {
 struct Wish {
     name: String,
     pass: JoinPass,
+    /// What the machine will speak as a node.
+    #[serde(default)]
+    protocol: Protocol,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +59,8 @@ struct Joined {
     authority: String,
     authority_key: String,
     engine: Vec<String>,
+    #[serde(default)]
+    engine_generation: u32,
     #[serde(default)]
     store: Option<StoreLocation>,
 }
@@ -89,6 +95,7 @@ impl JoinToken {
             name: name.to_owned(),
             address: address.to_owned(),
             engine: joined.engine,
+            engine_generation: joined.engine_generation,
             runs_engine: false,
             store: joined.store,
             fingerprint: sandling_service::random::hex::<16>(),
@@ -111,7 +118,7 @@ impl JoinToken {
         let stream = connector.connect(server, stream).await.map_err(|error| text(&error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
         tokio::spawn(connection);
-        let wish = Wish { name: name.to_owned(), pass: self.pass.clone() };
+        let wish = Wish { name: name.to_owned(), pass: self.pass.clone(), protocol: Protocol::OWN };
         let wish = serde_json::to_vec(&wish).map_err(|error| text(&error))?;
         let request = Request::post(PATH).header("host", through).body(Body::from(wish));
         let response = sender.send_request(request.map_err(|error| text(&error))?).await;
@@ -134,6 +141,12 @@ pub(super) async fn answer(fleet: &Fleet, request: Request) -> Result<Response, 
     let internal = |error: FleetError| ApiError::internal(&error);
     let authority_key = read(&files.authority_key()).map_err(internal)?;
     wish.pass.check(authority_key.as_bytes(), now()).map_err(forbidden)?;
+    wish.protocol.check(&wish.name).map_err(|error| protocol::refused(&error))?;
+    if fleet.engine().generation > 0 && wish.protocol.current < Protocol::REBUILDS {
+        let message =
+            "this fleet was rebuilt, which that machine's version does not know; upgrade Sandling there first";
+        return Err(ApiError::conflict("node_incompatible", message));
+    }
     // Two nodes need different names, and different tags in the ids of their sandboxes.
     let in_use = name_in_use(fleet.membership.ledger(), &wish.name).await;
     if let Some(other) = in_use.map_err(|error| forbidden(error.into()))? {
@@ -145,8 +158,9 @@ pub(super) async fn answer(fleet: &Fleet, request: Request) -> Result<Response, 
     }
     wish.pass.redeem(authority_key.as_bytes(), now(), &fleet.membership).await.map_err(forbidden)?;
     let authority = read(&files.authority_certificate()).map_err(internal)?;
-    let FleetSettings { engine, store, .. } = fleet.settings.clone();
-    Ok(axum::Json(Joined { authority, authority_key, engine, store }).into_response())
+    let Engine { generation: engine_generation, endpoints: engine } = fleet.engine();
+    let store = fleet.settings.store.clone();
+    Ok(axum::Json(Joined { authority, authority_key, engine, engine_generation, store }).into_response())
 }
 
 fn forbidden(error: PassError) -> ApiError {

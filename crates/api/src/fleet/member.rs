@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use sandling_engine::Engine;
-use sandling_fleet::{BootClock, LeaseSettings, Member, Moves, NodeRecord, SharedRecords};
+use sandling_engine::{Engine, SandboxId};
+use sandling_fleet::{BootClock, Copies, LeaseSettings, Member, Moves, NodeRecord, Protocol, SharedRecords};
 use sandling_wire::Home;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -15,14 +16,17 @@ use tokio_rustls::TlsConnector;
 use super::chosen::KeyedCreates;
 use super::connections::Connections;
 use super::durable::FleetStore;
+use super::engine::OwnEngine;
+use super::failover::Failover;
 use super::find::Sought;
 use super::here::{Answering, Here};
+use super::known_nodes::KnownNodes;
 use super::moves::{Arrivals, CutOff, Gate};
 use super::pulls::{PullTemplates, Pulls};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, audit, bring, chosen, engine, find, health, join, list, moves, named, place, pulls, quotas, route,
-    templates, theirs, volumes,
+    accounts, audit, bring, chosen, engine, find, follow_engine, health, join, list, moves, named, place, pulls,
+    quotas, route, templates, theirs, volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -36,6 +40,15 @@ struct Attached(OnceLock<Arc<Fleet>>);
 /// In seconds.
 const RETRY_AFTER: u64 = 5;
 const STRANGERS: usize = 8;
+
+/// What the operator of a node chooses.
+#[derive(Default)]
+pub struct NodeChoices {
+    /// Which templates of other nodes are copied in the background, if any.
+    pub pulls: Option<PullTemplates>,
+    /// How old the point of a sandbox with failover becomes while the sandbox is used.
+    pub failover_every: Duration,
+}
 
 pub struct Fleet {
     pub(super) settings: FleetSettings,
@@ -57,16 +70,20 @@ pub struct Fleet {
     /// Absent if the fleet has none.
     pub(super) store: Option<FleetStore>,
     pub(super) pulls: Pulls,
+    pub(super) known_nodes: KnownNodes,
+    pub(super) own_engine: OwnEngine,
+    /// What this node remembers of an etcd that it used before.
+    pub(super) late_copies: Mutex<Option<Copies>>,
+    pub(super) failover: Failover,
     tls: Tls,
 }
 
 impl Fleet {
-    /// `pulls` says which templates of other nodes are copied in the background, if any.
     pub fn new(
         settings: FleetSettings,
         home: &Home,
         engine: &Engine,
-        pulls: Option<PullTemplates>,
+        choices: NodeChoices,
     ) -> Result<Arc<Self>, FleetError> {
         let (tls, connector) = settings.tls(home)?;
         let secret = join::read(&LocalCertificate::at(&home.fleet()).authority_key())?;
@@ -80,6 +97,7 @@ impl Fleet {
             hardware: hardware.clone(),
             address: settings.address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: Protocol::OWN,
             draining: false,
             unknown: Default::default(),
         };
@@ -100,7 +118,11 @@ impl Fleet {
             undecided: Arrivals::default(),
             cut_off,
             store,
-            pulls: Pulls::open(home, pulls),
+            known_nodes: KnownNodes::open(home),
+            late_copies: Mutex::default(),
+            own_engine: OwnEngine::new(&engine.config().launcher),
+            pulls: Pulls::open(home, choices.pulls),
+            failover: Failover::new(engine, choices.failover_every),
             tls,
         }))
     }
@@ -115,6 +137,9 @@ impl Fleet {
         // A server has one fleet.
         let _ = app.dialect_state::<Attached>().0.set(self.clone());
         app.service.admission.share_with(quotas::OtherNodes::new(self, app));
+        let fleet = Arc::downgrade(self);
+        let may_send = move |id: &SandboxId| fleet.upgrade().is_some_and(|fleet| fleet.may_run(id));
+        app.engine.set_network_fence(Arc::new(may_send));
     }
 
     /// The fleet that a server is a node of.
@@ -124,14 +149,16 @@ impl Fleet {
 
     /// Stays a member, shares tokens with the others and makes snapshots durable, until the future is dropped.
     pub async fn keep(&self, app: &Arc<App>) {
-        if self.settings.runs_engine {
+        if self.settings.would_run(&self.engine()) {
             engine::wait_until_ready(self.membership.ledger()).await;
         }
         let moved = self.moves.follow(&self.membership, || ());
         let recover = self.recover_moves(app);
         let moves = async { tokio::join!(recover, self.drain(app), self.decide_arrivals(app), self.forget_ended(app)) };
+        let failover = self.keep_failover(app);
         let pulls = self.pull_templates(app);
-        tokio::join!(self.membership.keep(), self.share_accounts(app), self.keep_durable(app), moved, moves, pulls);
+        let member = async { tokio::join!(self.membership.keep(), self.follow_engine(), self.copy_records()) };
+        tokio::join!(member, self.share_accounts(app), self.keep_durable(app), moved, moves, pulls, failover);
     }
 
     pub(crate) async fn answer<F>(
@@ -156,8 +183,7 @@ impl Fleet {
             Sender::Node(machine) if self.membership.has_removed(&machine) => {
                 Err(ApiError::new(StatusCode::FORBIDDEN, "node_removed", "this node was removed from the fleet"))
             }
-            Sender::Node(_) if is_passed_on => self.answer_passed_on(app, request, here).await,
-            Sender::Node(_) => self.answer_node(app, request, here).await,
+            Sender::Node(machine) => self.answer_node(app, &machine, is_passed_on, request, here).await,
             Sender::Stranger if *request.method() == Method::POST && request.uri().path() == join::PATH => {
                 join::answer(self, request).await
             }
@@ -168,9 +194,29 @@ impl Fleet {
     }
 
     /// What nodes ask each other is none of their clients' business.
-    async fn answer_node(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+    async fn answer_node(
+        &self,
+        app: &App,
+        machine: &str,
+        is_passed_on: bool,
+        mut request: Request,
+        here: Here<'_>,
+    ) -> Result<Response, ApiError> {
+        let is_spoken = self.check_protocol(machine, &mut request);
+        if is_passed_on {
+            is_spoken?;
+            return self.answer_passed_on(app, request, here).await;
+        }
+        // All versions understand these.
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, health::PATH) => return Ok(health::answer(self)),
+            (&Method::GET, follow_engine::PATH) => return Ok(follow_engine::answer(self, request.uri().query()).await),
+            (&Method::POST, follow_engine::PATH) => return follow_engine::answer_switch(self, request).await,
+            _ => is_spoken?,
+        }
         Ok(match (request.method(), request.uri().path()) {
-            (&Method::GET, health::PATH) => health::answer(self),
+            (&Method::GET, follow_engine::COPIES) => follow_engine::answer_copies(self, request.uri().query()).await?,
+            (&Method::POST, follow_engine::START) => follow_engine::answer_start(self, request).await?,
             (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),

@@ -50,6 +50,7 @@ pub(super) struct Wanted {
     #[serde(alias = "volumeMounts")]
     volumes: Option<Vec<WantedVolume>>,
     network_group: Option<serde_json::Value>,
+    failover: Option<serde_json::Value>,
     #[serde(skip)]
     dialect: TemplateDialect,
     /// A template by one of E2B's names that is not built in. The newest of this name counts.
@@ -183,6 +184,9 @@ impl Create<'_> {
     }
 
     async fn propose(&self, declined: &[Arc<str>]) -> Result<Arc<str>, ApiError> {
+        if self.wanted.failover.is_some() {
+            self.fleet.check_all_know_failover()?;
+        }
         if let Some(name) = self.wanted.name.as_deref().filter(|_| self.wanted.dialect == TemplateDialect::Native) {
             Sought::sandbox(&self.workspace, name).refuse_taken(self.fleet, self.app).await?;
         }

@@ -68,7 +68,12 @@ impl Fleet {
         here: Here<'_>,
     ) -> Result<Response, ApiError> {
         match self.place_of(app, id, asker).await? {
-            Place::Here(_entered) => Ok(here.answer(request).await),
+            Place::Here(_entered) => {
+                self.check_fence(app, id)?;
+                let response = here.answer(request).await;
+                self.forget_if_ended(app, id).await;
+                Ok(response)
+            }
             Place::At(node) => {
                 if asker == Asker::Node {
                     request.headers_mut().insert(PASSED_TWICE, HeaderValue::from_static("yes"));

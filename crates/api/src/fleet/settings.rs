@@ -1,8 +1,8 @@
 //! What a node stores about its fleet, in the `fleet` directory of the home.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sandling_fleet::store::{StoreError, StoreLocation};
-use sandling_fleet::{BootClock, EtcdLedger};
+use sandling_fleet::{BootClock, Engine, EtcdLedger};
 use sandling_wire::Home;
 use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsConnector;
@@ -50,6 +50,9 @@ pub struct FleetSettings {
     pub address: String,
     /// Addresses of etcd, such as `http://10.0.0.1:2379`. With `https`, etcd has a certificate of the fleet.
     pub engine: Vec<String>,
+    /// How often the fleet was rebuilt with another etcd.
+    #[serde(default)]
+    pub engine_generation: u32,
     /// Whether this node's server runs the fleet's etcd.
     #[serde(default)]
     pub runs_engine: bool,
@@ -91,17 +94,42 @@ impl FleetSettings {
     fn write(&self, home: &Home) -> Result<(), FleetError> {
         let path = home.fleet().join("fleet.json");
         let text = serde_json::to_string_pretty(self).expect("settings have only text");
-        let new = path.with_extension("new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|source| FleetError::File { path, source })
+        replace(&path, text.as_bytes()).map_err(|source| FleetError::File { path, source })
+    }
+
+    /// The etcd that the fleet uses, as far as this node knows.
+    pub fn engine(&self) -> Engine {
+        Engine { generation: self.engine_generation, endpoints: self.engine.clone() }
+    }
+
+    /// Stores that the fleet uses another etcd.
+    pub(super) fn store_engine(&self, home: &Home, engine: &Engine) -> Result<(), FleetError> {
+        let Engine { generation, endpoints } = engine.clone();
+        let runs_engine = self.would_run(engine);
+        Self { engine: endpoints, engine_generation: generation, runs_engine, ..self.clone() }.write(home)
+    }
+
+    /// Whether an etcd is one that this node's server runs.
+    pub(super) fn would_run(&self, engine: &Engine) -> bool {
+        engine::address_of_own_engine(&self.address).is_some_and(|own| engine.endpoints == [own])
     }
 
     pub fn ledger(&self, home: &Home) -> Result<EtcdLedger, FleetError> {
-        if self.engine.iter().all(|address| address.starts_with("http://")) {
-            return Ok(EtcdLedger::plain(self.engine.clone(), LEDGER_WITHIN));
+        self.ledger_at(home, self.engine())
+    }
+
+    /// An etcd that may not be the fleet's yet. Before it is a node, this machine can use only those without TLS.
+    pub(super) fn ledger_at(&self, home: &Home, engine: Engine) -> Result<EtcdLedger, FleetError> {
+        let is_plain = engine.endpoints.iter().all(|address| address.starts_with("http://"));
+        match NodeTls::read(&LocalCertificate::at(&home.fleet())) {
+            Ok(files) => Ok(EtcdLedger::new(engine, engine::server_name(), files.client()?, LEDGER_WITHIN)),
+            Err(_) if is_plain => Ok(EtcdLedger::plain(engine, LEDGER_WITHIN)),
+            Err(error) => Err(error),
         }
-        let files = NodeTls::read(&LocalCertificate::at(&home.fleet()))?;
-        Ok(EtcdLedger::new(self.engine.clone(), engine::server_name(), files.client()?, LEDGER_WITHIN))
+    }
+
+    pub(super) fn connector(&self, home: &Home) -> Result<TlsConnector, FleetError> {
+        NodeTls::read(&LocalCertificate::at(&home.fleet()))?.connector()
     }
 
     /// A new certificate of this node. Each start makes one, so that none expires.
@@ -167,6 +195,16 @@ impl NodeTls {
     }
 }
 
+/// Writes a file anew. A reader, even after a power failure, finds the old content or the new.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
 pub(super) fn unusable(error: impl std::fmt::Display) -> FleetError {
     FleetError::Certificates(error.to_string())
 }
@@ -203,5 +241,21 @@ mod tests {
         assert!(first >= before);
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert_eq!(joined_ms(), first);
+    }
+
+    const GOLDEN: [&str; 2] =
+        [include_str!("../../tests/golden/v1/fleet.json"), include_str!("../../tests/golden/v1/fleet-rebuilt.json")];
+
+    #[test]
+    fn settings_of_before_and_after_a_rebuild_are_read() {
+        let [before, after] = GOLDEN.map(|text| serde_json::from_str::<FleetSettings>(text).unwrap());
+        assert_eq!(before.engine(), Engine::first(vec!["https://10.0.0.1:7444".to_owned()]));
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        fs::create_dir_all(home.fleet()).unwrap();
+        before.store_engine(&home, &after.engine()).unwrap();
+        let written = fs::read_to_string(home.fleet().join("fleet.json")).unwrap();
+        assert_eq!(written.trim(), GOLDEN[1].trim(), "the format has changed");
+        assert!(before.runs_engine && !after.runs_engine, "the other node runs etcd now");
     }
 }

@@ -5,11 +5,12 @@
 //! the ledger. So an upload that was interrupted begins again, and finds what the store has already.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sandling_engine::{ExportError, SnapshotId, SnapshotInfo, State as SandboxState, with_causes};
+use sandling_engine::{ExportError, SandboxInfo, SnapshotId, SnapshotInfo, State as SandboxState, with_causes};
 use sandling_fleet::store::{
-    OfTemplate, Scope, SnapshotRecord, SnapshotRecords, StoreError, StoredSnapshot, UploadFile, Uploaded,
+    Digest, OfTemplate, Scope, SnapshotRecord, SnapshotRecords, StoreError, StoredSnapshot, UploadFile, Uploaded,
 };
 use sandling_fleet::{BootClock, EtcdLedger, LedgerError};
 use sandling_wire::Durability;
@@ -28,7 +29,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const CHECK_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
-enum UploadError {
+pub(super) enum UploadError {
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error(transparent)]
@@ -49,22 +50,29 @@ impl UploadError {
 }
 
 /// Something that should be durable.
-struct Wanted {
-    info: SnapshotInfo,
-    listed: bool,
+pub(super) struct Wanted {
+    pub(super) info: SnapshotInfo,
+    pub(super) listed: bool,
+    /// A file that describes the sandbox, if this is its failover point.
+    pub(super) description: Option<PathBuf>,
 }
+
+/// What the description of a sandbox is called among the files of its point.
+pub(super) const DESCRIPTION: &str = "sandbox";
 
 /// What decides which snapshots should be durable. While it is the same, no rows have to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     snapshot_changes: u64,
-    /// The images of hibernated sandboxes, with their workspaces.
+    /// The images of hibernated sandboxes, with their workspaces. Those with failover are uploaded as points.
     images: BTreeSet<(String, SnapshotId)>,
 }
 
 impl Seen {
     fn now(app: &App) -> Self {
-        let asleep = app.engine.list().into_iter().filter(|sandbox| sandbox.state == SandboxState::Hibernated);
+        let is_image =
+            |sandbox: &SandboxInfo| sandbox.state == SandboxState::Hibernated && sandbox.settings.failover.is_none();
+        let asleep = app.engine.list().into_iter().filter(is_image);
         let images = asleep.filter_map(|sandbox| Some((sandbox.workspace, sandbox.standing.restored?))).collect();
         Self { snapshot_changes: app.engine.snapshots().changes(), images }
     }
@@ -169,7 +177,7 @@ impl Fleet {
                     store.progress().unusable.insert(next.info.id.clone());
                     store.changed.send_replace(());
                 }
-                uploaded => uploaded?,
+                uploaded => drop(uploaded?),
             }
             store.one_less_waits();
             if app.engine.is_closing() || Seen::now(app) != *seen {
@@ -203,6 +211,7 @@ impl Fleet {
         let Some(listed) = app.engine.snapshots().list_all()? else { return Ok(()) };
         let mut wanted: BTreeSet<_> = listed.into_iter().map(|info| info.id).collect();
         wanted.extend(seen.images.iter().map(|(_, image)| image.clone()));
+        wanted.extend(app.engine.snapshots().points()?.into_iter().map(|point| point.snapshot));
         let durable = store.progress().durable.clone().unwrap_or_default();
         for (id, stored) in durable.into_iter().filter(|(id, _)| !wanted.contains(id)) {
             if !self.records().remove(&stored.workspace, id.as_str(), &self.settings.name).await? {
@@ -215,23 +224,28 @@ impl Fleet {
         Ok(())
     }
 
-    async fn upload(&self, app: &App, store: &FleetStore, wanted: &Wanted) -> Result<(), UploadError> {
+    /// Returns the name of the manifest, or nothing if the snapshot was deleted meanwhile.
+    pub(super) async fn upload(
+        &self,
+        app: &App,
+        store: &FleetStore,
+        wanted: &Wanted,
+    ) -> Result<Option<Digest>, UploadError> {
         let begun = Instant::now();
-        loop {
+        let manifest = loop {
             match self.try_upload(app, store, wanted).await? {
                 // Only what the sweep has removed is sent again.
-                Some(Uploaded::SweptMeanwhile) => {}
-                Some(Uploaded::Fenced) => return Err(UploadError::Fenced),
-                Some(Uploaded::Durable) => break,
-                // It was deleted meanwhile.
-                None => return Ok(()),
+                Some((Uploaded::SweptMeanwhile, _)) => {}
+                Some((Uploaded::Fenced, _)) => return Err(UploadError::Fenced),
+                Some((Uploaded::Durable, manifest)) => break manifest,
+                None => return Ok(None),
             }
-        }
-        let Wanted { info, listed } = wanted;
+        };
+        let Wanted { info, listed, .. } = wanted;
         store.note_durable(&info.id, &info.workspace, *listed);
         store.report(Noticed::ByUpload, None);
         tracing::info!(snapshot = %info.id, took = ?begun.elapsed(), "a snapshot is durable");
-        Ok(())
+        Ok(Some(manifest))
     }
 
     /// Nothing if the snapshot is gone.
@@ -240,8 +254,8 @@ impl Fleet {
         app: &App,
         store: &FleetStore,
         wanted: &Wanted,
-    ) -> Result<Option<Uploaded>, UploadError> {
-        let Wanted { info, listed } = wanted;
+    ) -> Result<Option<(Uploaded, Digest)>, UploadError> {
+        let Wanted { info, listed, description } = wanted;
         // Not even one part goes to another fleet's store.
         store.blobs.check().await?;
         let (_, at) = self.records().find(&info.workspace, info.id.as_str()).await?;
@@ -255,6 +269,11 @@ impl Fleet {
             let scope = if file.is_of_template { Scope::Templates } else { Scope::Workspace(info.workspace.clone()) };
             let (name, path, content) = (file.name.clone(), file.path.clone(), file.content.clone());
             let upload = UploadFile { name, scope, path, content };
+            files.push(store.blobs.upload(&upload, &store.packed).await?);
+        }
+        if let Some(path) = description {
+            let (name, scope) = (DESCRIPTION.to_owned(), Scope::Workspace(info.workspace.clone()));
+            let upload = UploadFile { name, scope, path: path.clone(), content: None };
             files.push(store.blobs.upload(&upload, &store.packed).await?);
         }
         let made_on = made_on(&parts.made_on);
@@ -274,7 +293,8 @@ impl Fleet {
         if app.engine.snapshots().find_any(&info.workspace, &info.id)?.is_none() {
             return Ok(None);
         }
-        Ok(Some(self.records().put_uploaded(&info.workspace, info.id.as_str(), at, &record, before).await?))
+        let uploaded = self.records().put_uploaded(&info.workspace, info.id.as_str(), at, &record, before).await?;
+        Ok(Some((uploaded, record.manifest)))
     }
 }
 
@@ -298,7 +318,7 @@ fn wanted(app: &App, seen: &Seen) -> Result<BTreeMap<SnapshotId, Wanted>, Upload
     let mut wanted = BTreeMap::new();
     let mut add = |info: SnapshotInfo, listed| {
         if info.has_memory() {
-            wanted.entry(info.id.clone()).or_insert(Wanted { info, listed });
+            wanted.entry(info.id.clone()).or_insert(Wanted { info, listed, description: None });
         }
     };
     snapshots.all_listed()?.into_iter().for_each(|info| add(info, true));

@@ -1,6 +1,6 @@
 //! `sandling create`.
 
-use sandling_wire::{CheckpointsName, CreateSandbox};
+use sandling_wire::{CheckpointsName, CreateSandbox, FailoverName};
 use serde_json::Value;
 
 use super::image::{self, ImageSource};
@@ -35,6 +35,7 @@ pub async fn create(common: &Common, options: &Create) -> anyhow::Result<()> {
         persistent: Some(options.persistent),
         checkpoints: options.checkpoints.as_ref().map(|_| CheckpointsName::EveryExec),
         checkpoints_kept: options.checkpoints_kept,
+        failover: options.failover.as_ref().map(|_| FailoverName::Snapshot),
         ..options.machine.request()?
     };
     let creating = client.post::<Value>("/v1/sandboxes", &request);

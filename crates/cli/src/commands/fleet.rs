@@ -1,5 +1,7 @@
 //! `sandling fleet`.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -10,7 +12,7 @@ use sandling_fleet::{DrainRecord, Ledger, NodeRecord, own_etcd};
 use sandling_wire::Home;
 use serde_json::{Value, json};
 
-use super::{config, fleet_drain};
+use super::{config, fleet_drain, fleet_rebuild};
 use crate::options::{Common, FleetCommand, StoreOptions};
 use crate::show;
 
@@ -28,6 +30,11 @@ pub async fn fleet(common: &Common, command: &FleetCommand) -> anyhow::Result<()
         }
         FleetCommand::Token { machines } => show::line(JoinToken::issue(&settings(&home)?, &home, *machines)?.text()),
         FleetCommand::Status { json } => status(&settings(&home)?, &home, *json).await,
+        FleetCommand::Rebuild { engine, lost, force } => {
+            let settings = settings(&home)?;
+            let engine = if engine.is_empty() { None } else { Some(urls(engine)?) };
+            fleet_rebuild::rebuild(&settings, &home, engine, lost, *force).await
+        }
         FleetCommand::Remove { node } => remove(&settings(&home)?, &home, node).await,
         FleetCommand::Drain { node, wait, keep_sandboxes, detach } => {
             let settings = settings(&home)?;
@@ -66,8 +73,16 @@ async fn init(
     let name = node_name(name)?;
     let fingerprint = sandling_service::random::hex::<16>();
     let joined_ms = Timestamp::now().as_millisecond();
-    let settings =
-        FleetSettings { name, address: address.to_owned(), engine, runs_engine, fingerprint, store, joined_ms };
+    let settings = FleetSettings {
+        name,
+        address: address.to_owned(),
+        engine,
+        engine_generation: 0,
+        runs_engine,
+        fingerprint,
+        store,
+        joined_ms,
+    };
     if !runs_engine && let Some((node, _)) = members(&settings, home).await?.first() {
         bail!("this etcd has a fleet already, with node {node}; `sandling fleet join` makes this machine a node of it");
     }
@@ -144,7 +159,11 @@ async fn refuse_removed(settings: &FleetSettings, home: &Home) -> anyhow::Result
 }
 
 fn unusable(settings: &FleetSettings) -> String {
-    format!("the fleet's etcd at {} cannot be used", settings.engine.join(", "))
+    format!(
+        "the fleet's etcd at {} cannot be used; if its machine is lost for good, run `sandling fleet rebuild` on a node \
+         that is up",
+        settings.engine.join(", ")
+    )
 }
 
 fn node_name(given: Option<&str>) -> anyhow::Result<String> {
@@ -178,10 +197,11 @@ async fn check_member(settings: &FleetSettings, home: &Home, name: &str) -> anyh
 }
 
 async fn remove(settings: &FleetSettings, home: &Home, node: &str) -> anyhow::Result<()> {
-    let runs_engine =
-        |record: &NodeRecord| sandling_api::address_of_own_engine(&record.address).as_ref() == settings.engine.first();
-    if members(settings, home).await?.iter().any(|(member, record)| member == node && runs_engine(record)) {
-        bail!("node {node} runs the fleet's etcd, so the fleet cannot be without it");
+    if members(settings, home).await?.iter().any(|(member, record)| member == node && runs_etcd(settings, record)) {
+        bail!(
+            "node {node} runs the fleet's etcd, so the fleet cannot be without it; `sandling fleet rebuild --force` on \
+             another node gives the fleet another one"
+        );
     }
     if !sandling_fleet::remove(&settings.ledger(home)?, node).await? {
         bail!("the fleet has no node {node}; `sandling fleet status` lists the nodes that are up");
@@ -189,17 +209,46 @@ async fn remove(settings: &FleetSettings, home: &Home, node: &str) -> anyhow::Re
     show::line(node)
 }
 
+/// Whether a node runs the fleet's etcd.
+pub(super) fn runs_etcd(settings: &FleetSettings, record: &NodeRecord) -> bool {
+    let own = sandling_api::address_of_own_engine(&record.address);
+    own.is_some() && own.as_ref() == settings.engine.first()
+}
+
+/// What to do about nodes of different versions, if there are.
+fn mixed_versions(members: &[(String, NodeRecord)]) -> Option<String> {
+    let incompatible = members.iter().find_map(|(name, record)| record.protocol.check(name).err());
+    if let Some(incompatible) = incompatible {
+        return Some(incompatible.to_string());
+    }
+    let said = |(_, record): &(String, NodeRecord)| (record.version.clone(), record.protocol.text());
+    let versions: BTreeSet<_> = members.iter().map(said).collect();
+    let named: Vec<_> = versions.iter().map(|(version, protocol)| format!("{version} (protocol {protocol})")).collect();
+    (versions.len() > 1).then(|| {
+        format!(
+            "The nodes run different versions: {}. That is fine while you upgrade one after another.",
+            named.join(", ")
+        )
+    })
+}
+
 async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow::Result<()> {
     refuse_removed(settings, home).await?;
     let ledger = settings.ledger(home)?;
     let members = members(settings, home).await?;
+    if let Some(mixed) = mixed_versions(&members) {
+        eprintln!("{mixed}");
+    }
     let stores = join_all(members.iter().map(|(name, record)| store_of(settings, home, name, record))).await;
     let mut listed = Vec::new();
     for ((name, record), store) in members.into_iter().zip(stores) {
         let drain = if record.draining { fleet_drain::progress(&ledger, &name).await? } else { None };
-        let NodeRecord { address, version, hardware, draining, .. } = record;
-        let mut node =
-            json!({"name": name, "address": address, "version": version, "hardware": hardware, "draining": draining});
+        let (runs_etcd, generation) = (runs_etcd(settings, &record), settings.engine_generation);
+        let NodeRecord { address, version, protocol, hardware, draining, .. } = record;
+        let mut node = json!({
+            "name": name, "address": address, "version": version, "protocol": protocol.text(), "hardware": hardware,
+            "draining": draining, "runs_etcd": runs_etcd, "etcd_generation": generation,
+        });
         if let Some(drain) = drain {
             node["drain"] = serde_json::to_value(drain)?;
         }
@@ -209,11 +258,12 @@ async fn status(settings: &FleetSettings, home: &Home, as_json: bool) -> anyhow:
         listed.push(node);
     }
     let has_store = settings.store.is_some();
-    let mut headings = vec!["name", "address", "version", "hardware", "state"];
+    let mut headings = vec!["name", "address", "version", "hardware", "state", "etcd"];
     headings.extend(["store", "durable"].into_iter().filter(|_| has_store));
     show::list(listed.into(), as_json, &headings, |node: Value| {
         let text = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
-        let mut row = vec![text("name"), text("address"), text("version"), text("hardware"), state_of(&node)];
+        let mut row =
+            vec![text("name"), text("address"), text("version"), text("hardware"), state_of(&node), etcd_of(&node)];
         row.extend(store_columns(&node["store"]).into_iter().filter(|_| has_store));
         row
     })
@@ -225,6 +275,14 @@ fn state_of(node: &Value) -> String {
         (true, Some(drain)) => format!("draining: {}", fleet_drain::describe(&drain)),
         (true, None) => "draining".to_owned(),
         (false, _) => "ready".to_owned(),
+    }
+}
+
+/// Shown for the node that runs the fleet's etcd.
+fn etcd_of(node: &Value) -> String {
+    match node["runs_etcd"] == true {
+        true => format!("generation {}", node["etcd_generation"]),
+        false => String::new(),
     }
 }
 
@@ -246,4 +304,34 @@ fn store_columns(store: &Value) -> [String; 2] {
         _ => String::new(),
     };
     [health, durable]
+}
+
+#[cfg(test)]
+mod tests {
+    use sandling_fleet::Protocol;
+
+    use super::*;
+
+    fn node(name: &str, version: &str, protocol: Protocol) -> (String, NodeRecord) {
+        let record = NodeRecord {
+            fingerprint: String::new(),
+            hardware: String::new(),
+            address: String::new(),
+            version: version.to_owned(),
+            protocol,
+            draining: false,
+            unknown: Default::default(),
+        };
+        (name.to_owned(), record)
+    }
+
+    #[test]
+    fn different_versions_are_fine_while_they_understand_each_other() {
+        let Protocol { current, oldest } = Protocol::OWN;
+        let (a, b) = (node("a", "1.1.0", Protocol::OWN), node("b", "1.0.0", Protocol { current: oldest, oldest }));
+        assert_eq!(mixed_versions(&[a.clone(), a.clone()]), None);
+        assert!(mixed_versions(&[a.clone(), b]).unwrap().contains("1.0.0 (protocol 1-1), 1.1.0"));
+        let far = node("c", "3.0.0", Protocol { current: current + 2, oldest: current + 1 });
+        assert!(mixed_versions(&[a, far]).unwrap().contains("upgrade Sandling on this node"));
+    }
 }

@@ -16,6 +16,7 @@ pub mod exec;
 pub mod execs;
 pub mod fleet;
 mod fleet_drain;
+mod fleet_rebuild;
 pub mod fork;
 mod image;
 pub mod lifecycle;

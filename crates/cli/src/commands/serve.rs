@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sandling_api::{
-    App, Fleet, FleetSettings, Listener, LocalCertificate, PullTemplates, ServerLimits, Telemetry, Tls, TrustedProxies,
+    App, Fleet, FleetSettings, Listener, LocalCertificate, NodeChoices, PullTemplates, ServerLimits, Telemetry, Tls,
+    TrustedProxies,
 };
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
-use sandling_fleet::own_etcd::OwnEtcd;
 use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
 use tokio::net::{TcpListener, TcpSocket};
@@ -59,7 +59,8 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     let node = match fleet {
         Some(settings) => {
             let pulls = options.pull_templates.as_deref().map(pull_templates);
-            Some(become_node(settings, &home, &engine, &app, &mut listeners, pulls).await?)
+            let choices = NodeChoices { pulls, failover_every: Duration::from_secs(options.failover_every) };
+            Some(become_node(settings, &home, &engine, &app, &mut listeners, choices).await?)
         }
         None => {
             if options.pull_templates.is_some() {
@@ -94,7 +95,7 @@ pub async fn serve(common: &Common, options: &Serve, mut telemetry: Option<Telem
     sandling_api::serve(listeners, app.clone(), ServerLimits { proxies, ..ServerLimits::default() }, shutdown).await;
     if let Some(node) = node {
         node.membership.abort();
-        drop(node.etcd);
+        node.fleet.stop_engine().await;
     }
     service.audit.flush();
     if let Some(telemetry) = telemetry {
@@ -115,8 +116,7 @@ fn pull_templates(names: &[String]) -> PullTemplates {
 /// What a server has because it is a node of a fleet.
 struct Node {
     membership: JoinHandle<()>,
-    /// The fleet's etcd, if this node runs it.
-    etcd: Option<OwnEtcd>,
+    fleet: Arc<Fleet>,
 }
 
 async fn become_node(
@@ -125,19 +125,18 @@ async fn become_node(
     engine: &Engine,
     app: &Arc<App>,
     listeners: &mut Vec<Listener>,
-    pulls: Option<PullTemplates>,
+    choices: NodeChoices,
 ) -> anyhow::Result<Node> {
     let (listener, _) = bind_for_nodes(&settings.address).await?;
     println!("node {} of a fleet; other nodes reach it at {}", settings.name, settings.address);
-    let etcd = sandling_api::start_engine(&settings, home, &engine.config().launcher).await?;
-    if etcd.is_some() {
-        println!("the fleet's etcd runs here; other nodes reach it at {}", settings.engine.join(", "));
+    let fleet = Fleet::new(settings, home, engine, choices)?;
+    if let Some(address) = fleet.start_engine().await? {
+        println!("the fleet's etcd runs here; other nodes reach it at {address}");
     }
-    let fleet = Fleet::new(settings, home, engine, pulls)?;
     listeners.push(Listener::for_nodes(listener, fleet.tls()));
     fleet.attach(app);
-    let app = app.clone();
-    Ok(Node { membership: tokio::spawn(async move { fleet.keep(&app).await }), etcd })
+    let (app, node) = (app.clone(), fleet.clone());
+    Ok(Node { membership: tokio::spawn(async move { node.keep(&app).await }), fleet })
 }
 
 /// Opens the listeners and says how to reach them. Returns the address for commands on this machine.

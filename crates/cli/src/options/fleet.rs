@@ -48,6 +48,21 @@ pub enum FleetCommand {
         #[arg(long, help = "Print JSON")]
         json: bool,
     },
+    /// Give the fleet another etcd, after the machine that runs it is lost for good; run this on a node that is up
+    #[command(after_help = "Example:\n  sandling fleet rebuild --lost a")]
+    Rebuild {
+        /// An etcd without data that you run, reached without TLS; may be repeated for its members [default: this node's
+        /// server runs one, at the port after that of its address]
+        #[arg(long, value_name = "etcd://HOST:PORT")]
+        engine: Vec<String>,
+        /// Replace the etcd even if it answers; what only it knows is lost
+        #[arg(long)]
+        force: bool,
+        /// A node that does not answer, and that you have turned off, or cut off from the store and the network; may be
+        /// repeated
+        #[arg(long, value_name = "NODE")]
+        lost: Vec<String>,
+    },
     /// Exclude a node, whether it is up or not; its sandboxes keep running on its machine but are no longer the fleet's
     Remove { node: String },
     /// Move the sandboxes and snapshots of a node to other nodes, place no new ones on it, and wait for the end

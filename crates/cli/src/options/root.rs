@@ -340,6 +340,10 @@ pub struct Serve {
     /// names, these
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "")]
     pub pull_templates: Option<Vec<String>>,
+    /// In a fleet: a sandbox with failover that is in use gets a new point, from which another node takes over, when its last
+    /// one is this many seconds old
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "SANDLING_FAILOVER_EVERY", value_parser = clap::value_parser!(u64).range(1..))]
+    pub failover_every: u64,
     /// Exit after this many seconds without a request or a running sandbox [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,

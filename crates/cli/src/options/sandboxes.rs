@@ -41,6 +41,9 @@ pub struct Create {
     /// Keep the newest N unnamed checkpoints [default: 20]
     #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub checkpoints_kept: Option<u32>,
+    /// In a fleet with a store: if the sandbox's node is lost, wake it on another one where its last point was made
+    #[arg(long, value_name = "snapshot", value_parser = ["snapshot"])]
+    pub failover: Option<String>,
     #[command(flatten)]
     pub machine: MachineOptions,
     /// Print the sandbox's details as JSON instead of its ID

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandling_fleet::{EtcdLedger, Ledger as _, Transaction, Write as LedgerWrite};
+use sandling_fleet::{Engine, EtcdLedger, Ledger as _, Transaction, Write as LedgerWrite};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -19,13 +19,14 @@ use crate::harness::templates;
 
 const TOKEN: &str = "the-same-on-all-nodes";
 const OPERATOR: &str = "authorization: Bearer the-same-on-all-nodes\r\n";
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Only what hangs takes as long, also where other tests keep the processors and the disk busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Node {
     pub(crate) home: TempDir,
     pub(crate) name: &'static str,
     /// Where other nodes connect.
-    address: String,
+    pub(crate) address: String,
     /// Where clients connect.
     api: String,
     /// More of its environment.
@@ -217,7 +218,7 @@ fn unchunked(mut rest: &str) -> String {
 }
 
 /// Sends a request to the address for nodes, with the certificate of a home or without one.
-fn ask_as_node(address: &str, certificate: Option<&Path>, request: &str) -> String {
+pub(crate) fn ask_as_node(address: &str, certificate: Option<&Path>, request: &str) -> String {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-quiet", "-connect", address]).stdin(Stdio::piped()).stdout(Stdio::piped());
     if let Some(home) = certificate {
@@ -245,7 +246,7 @@ pub(crate) fn refused(ran: &Output, why: &str) {
 }
 
 /// The process ID of the etcd that a server runs.
-fn etcd_of(server: u32) -> Option<Pid> {
+pub(crate) fn etcd_of(server: u32) -> Option<Pid> {
     let children = fs::read_dir(format!("/proc/{server}/task")).unwrap().flatten();
     let children = children.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let children = children.flat_map(|all| all.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
@@ -340,7 +341,7 @@ fn a_removed_node_is_refused_and_its_name_is_free() {
     for name in ["fleet certificate", "fleet space", "fleet node b"] {
         assert_eq!(check(name).unwrap()["verdict"], "ok", "{name}: {diagnosis}");
     }
-    assert!(check("fleet etcd").unwrap()["detail"].as_str().unwrap().starts_with("version 3."), "{diagnosis}");
+    assert!(check("fleet etcd").unwrap()["detail"].as_str().unwrap().contains("version 3."), "{diagnosis}");
 
     b.kill();
     let token = a.ok(&["fleet", "token"]);
@@ -643,7 +644,7 @@ async fn a_token_of_one_node_works_on_all_until_it_is_revoked_on_any() {
         "created_at": "2026-01-01T00:00:00Z", "expires_at": null, "last_used_at": null});
     let body = json!({"info": info, "hash": blake3::hash(forged.as_bytes()).to_hex().as_str(), "revoked_at": null});
     let record = json!({"body": body.to_string(), "proof": "0".repeat(64)}).to_string();
-    let ledger = EtcdLedger::plain(vec![format!("http://{}", etcd.address())], PATIENCE);
+    let ledger = EtcdLedger::plain(Engine::first(vec![format!("http://{}", etcd.address())]), PATIENCE);
     let put = LedgerWrite::put(format!("shared/token/{}", &forged[..12]), record);
     ledger.commit(Transaction::default().then(put)).await.unwrap();
     wait_for("b has seen it", || fs::read_to_string(b.log()).unwrap().contains("a record that no node has written"));

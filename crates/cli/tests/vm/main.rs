@@ -6,9 +6,12 @@ mod cli;
 mod etcd_server;
 mod fleet;
 mod fleet_e2b;
+mod fleet_failover;
 mod fleet_moves;
 mod fleet_pulls;
+mod fleet_rebuild;
 mod fleet_store;
+mod fleet_versions;
 mod fleet_workspaces;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]

@@ -1,6 +1,6 @@
 //! The engine itself: its parts, and the sandboxes that live in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use sandling_vmm::accelerator::Probe;
@@ -30,6 +30,8 @@ pub struct Engine {
     pub(super) host: Host,
     /// Sandboxes of dead engines that cannot be read, as they were when this engine started.
     pub(super) unreadable: Mutex<BTreeMap<SandboxId, SandboxInfo>>,
+    /// Sandboxes with failover that a dead engine left, before it is known whether another node has taken them over.
+    pub(super) unconfirmed: Mutex<BTreeSet<SandboxId>>,
 }
 
 impl Engine {
@@ -142,6 +144,7 @@ impl Engine {
         let sandboxes = self.registry.close();
         let letting_go = async {
             for sandbox in sandboxes {
+                // One that stands still refuses to hibernate.
                 if sandbox.lifetime.borrow().persistent
                     && let Err(error) = sandbox.hibernate().await
                 {

@@ -86,14 +86,22 @@ pub enum MoveError {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MovePlan {
     pub(super) cargo: Cargo,
-    sandbox: Option<Traveller>,
+    pub(super) sandbox: Option<Traveller>,
 }
 
 /// The part of a sandbox that decides whether another home can take it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Traveller {
-    row: Value,
-    reach: Reach,
+pub(super) struct Traveller {
+    pub(super) row: Value,
+    pub(super) reach: Reach,
+}
+
+impl Traveller {
+    /// A row without what only its home can decrypt.
+    pub(super) fn row(info: SandboxInfo) -> serde_json::Result<Value> {
+        let network = NetworkSettings { header_rules: None, ..info.network.clone() };
+        serde_json::to_value(SandboxInfo { variables: None, network, ..info })
+    }
 }
 
 /// The beginning of the stream. The files follow.
@@ -196,12 +204,23 @@ impl Engine {
             return Ok(());
         }
         let row = self.parts.store.living_sandbox(id.as_str())?;
+        self.forget(id, row, "moved", serde_json::json!({ "to": to })).await
+    }
+
+    /// Removes what is here of a sandbox that another home has, and notes why.
+    pub(super) async fn forget(
+        &self,
+        id: &SandboxId,
+        row: Option<SandboxInfo>,
+        event: &str,
+        detail: Value,
+    ) -> Result<(), MoveError> {
         self.parts.store.forget_sandbox(id.as_str())?;
-        transits.end(id)?;
+        self.parts.snapshots.transits.end(id)?;
         self.registry.unregister(id);
         self.parts.networks.close(id);
         if let Some(info) = row {
-            self.parts.events.note(id, &info.workspace, "moved", serde_json::json!({ "to": to }));
+            self.parts.events.note(id, &info.workspace, event, detail);
             self.parts.snapshots.sweep_with(&info.standing.disk).await?;
         }
         Ok(())
@@ -237,12 +256,7 @@ impl Engine {
         // A snapshot that is in a list stays in that of this home, until it moves itself.
         let cargo = self.parts.snapshots.cargo(&needed, &info.standing.disk)?.hidden();
         let reach = self.parts.networks.reach(&info.workspace, &info.template, &info.network)?;
-        let row = serde_json::to_value(SandboxInfo {
-            variables: None,
-            network: NetworkSettings { header_rules: None, ..info.network.clone() },
-            ..info
-        });
-        let row = row.map_err(StoreError::from)?;
+        let row = Traveller::row(info).map_err(StoreError::from)?;
         Ok(MovePlan { cargo, sandbox: Some(Traveller { row, reach }) })
     }
 
@@ -259,18 +273,24 @@ impl Engine {
     /// The files that this home lacks of what another one offers, by their numbers. The error says why it does not take it.
     pub fn can_take(&self, plan: &MovePlan) -> Result<Vec<usize>, MoveError> {
         if let Some((info, traveller)) = plan.row()?.zip(plan.sandbox.as_ref()) {
-            if self.get(&info.id).is_some() || self.parts.snapshots.transits.get(&info.id).is_some() {
-                return Err(MoveError::Taken(info.id.to_string()));
-            }
-            let named = info.name.as_deref().and_then(|name| self.registry.named(&info.workspace, name));
-            if let Some(other) = named {
-                return Err(MoveError::Taken(format!("{} of this name", other.id())));
-            }
-            if self.parts.networks.reach(&info.workspace, &info.template, &info.network)? != traveller.reach {
-                return Err(MoveError::OtherReach);
-            }
+            self.check_free(&info, traveller)?;
         }
         Ok(self.parts.snapshots.lacks(&plan.cargo)?)
+    }
+
+    /// Refuses a sandbox that is here already, whose name is taken, or that could reach something else here.
+    pub(super) fn check_free(&self, info: &SandboxInfo, traveller: &Traveller) -> Result<(), MoveError> {
+        if self.get(&info.id).is_some() || self.parts.snapshots.transits.get(&info.id).is_some() {
+            return Err(MoveError::Taken(info.id.to_string()));
+        }
+        let named = info.name.as_deref().and_then(|name| self.registry.named(&info.workspace, name));
+        if let Some(other) = named {
+            return Err(MoveError::Taken(format!("{} of this name", other.id())));
+        }
+        if self.parts.networks.reach(&info.workspace, &info.template, &info.network)? != traveller.reach {
+            return Err(MoveError::OtherReach);
+        }
+        Ok(())
     }
 
     /// Writes what another home lacks of it. Blocks.
@@ -309,23 +329,39 @@ impl Engine {
         let Some(mut info) = plan.row()? else {
             return Ok(Arrived { sandbox: None, snapshot: plan.cargo.listed().cloned(), token, from, more });
         };
-        let secrets = match &network {
-            Some(network) => self.parts.networks.unpack(&mut info, network)?,
+        let arrival = Arrival { token, wakes, from, ..Arrival::default() };
+        let arrival = self.store_arrival(&mut info, network.as_ref(), arrival)?;
+        let Arrival { token, from, .. } = arrival;
+        Ok(Arrived { sandbox: Some(info.id), snapshot: None, token, from, more })
+    }
+
+    /// Notes that a sandbox has arrived, whose snapshots are here.
+    pub(super) fn store_arrival(
+        &self,
+        info: &mut SandboxInfo,
+        network: Option<&CarriedNetwork>,
+        mut arrival: Arrival,
+    ) -> Result<Arrival, MoveError> {
+        arrival.secrets = match network {
+            Some(network) => self.parts.networks.unpack(info, network)?,
             None => Vec::new(),
         };
+        if arrival.fails_over {
+            // A node that takes over has the fleet's secrets. One that it lacks was removed since the point.
+            arrival.secrets.clear();
+        }
         if let Some(saved) = info.standing.restored.as_ref().or(info.standing.disk.last()) {
             info.standing.base = self.parts.snapshots.base_here(saved)?;
         }
-        let row = serde_json::to_value(&info).map_err(StoreError::from)?;
-        let arrival = Arrival { row, token: token.clone(), wakes, from: from.clone(), secrets };
+        arrival.row = serde_json::to_value(&*info).map_err(StoreError::from)?;
         // An earlier attempt may have arrived meanwhile.
         let taken = || MoveError::Taken(info.id.to_string());
         if self.get(&info.id).is_some() {
             return Err(taken());
         }
-        let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival)));
+        let begun = self.parts.snapshots.transits.begin(Transit::new(&info.id, Some(arrival.clone())));
         begun.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error.into() })?;
-        Ok(Arrived { sandbox: Some(info.id), snapshot: None, token, from, more })
+        Ok(arrival)
     }
 
     /// Stores the snapshots that [`pack`](Self::pack) wrote, if their plan is the expected one. Nothing is swept until the
@@ -372,9 +408,15 @@ impl Engine {
         self.parts.networks.store_arrived(&mut info, &arrival.secrets)?;
         self.parts.store.adopt_sandbox(self.owner.id(), &info)?;
         let workspace = info.workspace.clone();
+        let failed_over = info.settings.failover.as_ref().and_then(|failover| failover.last.clone());
+        let failed_over = failed_over.filter(|_| arrival.fails_over);
         let sandbox = self.looked_after(id).or_else(|| self.host.start(Phase::Hibernated, info));
         transits.end(id)?;
-        self.parts.events.note(id, &workspace, "moved", serde_json::json!({ "from": arrival.from }));
+        let (event, detail) = match failed_over {
+            Some(last) => ("failed_over", serde_json::json!({ "from": last.from, "point_at": last.to })),
+            None => ("moved", serde_json::json!({ "from": arrival.from })),
+        };
+        self.parts.events.note(id, &workspace, event, detail);
         Ok((sandbox, arrival.wakes))
     }
 

@@ -94,7 +94,16 @@ impl Engine {
         let hibernate_after = config.hibernate_after;
         let hibernation = Arc::new(parts.clone());
         let host = Host { parts: parts.clone(), registry: registry.clone(), hibernate_after, hibernation };
-        let engine = Arc::new(Self { config, probe, owner, parts, registry, host, unreadable: Mutex::default() });
+        let engine = Arc::new(Self {
+            config,
+            probe,
+            owner,
+            parts,
+            registry,
+            host,
+            unreadable: Mutex::default(),
+            unconfirmed: Mutex::default(),
+        });
         recover(&engine).await?;
         disk_guard::watch(&engine);
         engine.parts.snapshots.sweep_unfinished()?;

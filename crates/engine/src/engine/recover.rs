@@ -14,7 +14,7 @@ use crate::machine::{ENGINE_FILE, remove_leftover};
 use crate::model::{EndReason, SandboxInfo, State};
 use crate::owner;
 use crate::sandbox::{Phase, Sandbox};
-use crate::store::{LivingSandboxes, StoreError};
+use crate::store::{LivingSandboxes, SandboxRow, StoreError};
 
 /// A directory that does not name its engine is left alone for so long: its engine may be about to write the name.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
@@ -37,7 +37,13 @@ pub(super) async fn recover(engine: &Arc<Engine>) -> Result<(), StoreError> {
     // Whose they are is not known yet.
     let departed: Vec<_> = rows.extract_if(.., |row| is_on_its_way(engine, &row.info)).collect();
     for row in departed {
-        engine.host.park(row.info);
+        engine.host.park(Phase::Hibernated, row.info);
+    }
+    // Another node may have taken these over.
+    let is_fenced = |row: &mut SandboxRow| engine.config.takeover && row.info.settings.failover.is_some();
+    for row in rows.extract_if(.., is_fenced) {
+        engine.unconfirmed().insert(row.info.id.clone());
+        engine.host.park(Phase::Orphaned, row.info);
     }
     let mut work = JoinSet::new();
     for sandbox in rows.into_iter().filter_map(|row| engine.host.start(Phase::Orphaned, row.info)) {
@@ -81,7 +87,7 @@ fn has_readable_record(engine: &Engine, info: &SandboxInfo) -> bool {
     }
 }
 
-async fn settle(engine: Arc<Engine>, sandbox: Arc<Sandbox>) {
+pub(super) async fn settle(engine: Arc<Engine>, sandbox: Arc<Sandbox>) {
     let settled = match engine.config.takeover {
         true => sandbox.take_over().await,
         false => sandbox.end(EndReason::Lost("the engine that kept it died".to_owned())).await,

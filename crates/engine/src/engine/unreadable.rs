@@ -12,7 +12,7 @@ use crate::model::{DEFAULT_WORKSPACE, SandboxId, SandboxInfo, State};
 use crate::store::{StoreError, UnreadableSandbox};
 
 impl Engine {
-    fn unreadable(&self) -> MutexGuard<'_, BTreeMap<SandboxId, SandboxInfo>> {
+    pub(super) fn unreadable(&self) -> MutexGuard<'_, BTreeMap<SandboxId, SandboxInfo>> {
         self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -21,7 +21,7 @@ pub use network::{
 };
 pub(crate) use rewrite::rewrite;
 pub use sandbox::{BootMode, DEFAULT_WORKSPACE, ForkPlace, SandboxInfo};
-pub use settings::{ProcessDefaults, SandboxSettings};
+pub use settings::{FailedOver, Failover, ProcessDefaults, SandboxSettings};
 pub(crate) use settings::{read_row, upgrade_row};
 pub use snapshot::{
     Base, Digests, Moving, SnapshotInfo, SnapshotSpec, SnapshotTemplate, Standing, Sum, Sums, Visibility,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -42,6 +43,26 @@ pub struct SandboxSettings {
     /// The Debian packages of a template that was built from packages.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub packages: BTreeSet<String>,
+    /// Present if another node of the fleet takes the sandbox over when this one is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+}
+
+/// Such a sandbox does not run before it is known that no other node has taken it over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Failover {
+    /// The last time that it was taken over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<FailedOver>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedOver {
+    /// The node that was lost.
+    pub from: String,
+    /// The moment that the sandbox went back to.
+    pub to: Timestamp,
 }
 
 /// The environment, user and directory that a template sets for every process in its sandboxes.
@@ -158,6 +179,7 @@ mod tests {
             for_build: None,
             image_config: None,
             packages: BTreeSet::new(),
+            failover: None,
         };
         assert_eq!(row.settings, settings);
     }

@@ -82,6 +82,13 @@ impl Networks {
         Ok(carried)
     }
 
+    /// The names of its secrets that have not been removed.
+    pub(crate) fn usable_secrets(&self, info: &SandboxInfo) -> Result<Vec<String>, NetworkError> {
+        let rows = self.shared.store.secrets(&info.workspace)?;
+        let attached = info.network.secrets.iter().filter(|attached| rows.iter().any(|row| attached.is_of(row)));
+        Ok(attached.map(|attached| attached.name.clone()).collect())
+    }
+
     fn carried_secrets(&self, info: &SandboxInfo) -> Result<Vec<CarriedSecret>, NetworkError> {
         let rows = self.shared.store.secrets(&info.workspace)?;
         let attached = info.network.secrets.iter();

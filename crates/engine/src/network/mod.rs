@@ -49,3 +49,4 @@ pub(crate) use prepare::{Granted, Prepared};
 pub(crate) use sandbox_network::SandboxNetwork;
 pub use secrets::SecretInfo;
 pub use settings::NetworkSpec;
+pub use shared::Fence;

@@ -1,14 +1,14 @@
 //! The networks of an engine's sandboxes, so that a changed default or secret reaches those that run.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use sandling_network::{Limits, Totals};
 
 use super::config::{GatewayDefaults, NetworkConfig};
 use super::groups::Groups;
 use super::sandbox_network::SandboxNetwork;
-use super::shared::Shared;
+use super::shared::{Fence, Shared};
 use super::vault::Vault;
 use crate::events::Events;
 use crate::model::{EffectivePolicy, NetworkSettings, SandboxId, SandboxInfo};
@@ -23,8 +23,14 @@ pub struct Networks {
 impl Networks {
     pub(crate) fn new(store: Arc<Store>, events: Arc<Events>, home: &Home, config: &NetworkConfig) -> Self {
         let (vault, gateways) = (Vault::of(home), GatewayDefaults::new(config));
-        let shared = Shared { store, events, vault, gateways, groups: Groups::default() };
+        let shared = Shared { store, events, vault, gateways, groups: Groups::default(), fence: OnceLock::new() };
         Self { shared: Arc::new(shared), sandboxes: Mutex::default() }
+    }
+
+    /// Gateways that start from now on ask this.
+    pub(crate) fn set_fence(&self, fence: Fence) {
+        // A server is in one fleet.
+        let _ = self.shared.fence.set(fence);
     }
 
     /// The network of a sandbox. It reaches nothing until [`SandboxNetwork::renew`] or [`SandboxNetwork::attach`].

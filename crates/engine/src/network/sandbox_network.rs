@@ -34,6 +34,7 @@ pub(crate) struct SandboxNetwork {
     id: SandboxId,
     workspace: String,
     template: String,
+    has_failover: bool,
     settings: watch::Sender<NetworkSettings>,
     state: Mutex<State>,
     feed: Arc<Feed>,
@@ -59,6 +60,7 @@ impl SandboxNetwork {
             id: info.id.clone(),
             workspace: info.workspace.clone(),
             template: info.template.clone(),
+            has_failover: info.settings.failover.is_some(),
             settings: watch::Sender::new(info.network.clone()),
             state: Mutex::new(state),
             feed: Arc::new(Feed::new()),
@@ -123,6 +125,7 @@ impl SandboxNetwork {
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
         config.cut = cut;
+        config.fence = self.fence();
         let mut place = self.place(&settings);
         tokio::spawn(Writer::new(self).run(told));
         self.detach();
@@ -146,6 +149,11 @@ impl SandboxNetwork {
         }
         (state.place, state.gateway) = (place, Some(gateway));
         Ok(())
+    }
+
+    fn fence(&self) -> Option<Arc<dyn Fn() -> bool + Send + Sync>> {
+        let (fence, id) = (self.shared.fence.get().filter(|_| self.has_failover)?.clone(), self.id.clone());
+        Some(Arc::new(move || fence(&id)))
     }
 
     fn place(&self, settings: &NetworkSettings) -> Option<Place> {

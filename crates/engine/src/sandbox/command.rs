@@ -68,6 +68,12 @@ pub(crate) enum Command {
     Depart {
         answer: oneshot::Sender<Result<(), UseError>>,
     },
+    /// Whether the machine stands still because another node may have taken the sandbox over.
+    SetFence(bool),
+    /// Another node has the sandbox. Its machine ends, and its row is for the caller.
+    Abandon {
+        answer: oneshot::Sender<()>,
+    },
     /// Stops looking after the machine, which keeps running.
     LetGo,
 }

@@ -56,6 +56,11 @@ impl Sandbox {
         &self.info.id
     }
 
+    /// Whether another node of the fleet takes it over when this one is lost.
+    pub fn has_failover(&self) -> bool {
+        self.info.settings.failover.is_some()
+    }
+
     pub fn info(&self) -> SandboxInfo {
         SandboxInfo {
             state: self.phase.borrow().state().shown(),
@@ -162,6 +167,21 @@ impl Sandbox {
     pub(crate) async fn let_go(&self) {
         // A task that has ended has nothing to let go of.
         if self.commands.send(Command::LetGo).await.is_ok() {
+            self.commands.closed().await;
+        }
+    }
+
+    /// Lets the machine stand still, or go on, while it is not known which node has the sandbox.
+    pub async fn set_fence(&self, fenced: bool) {
+        // A task that has ended runs nothing.
+        let _ = self.commands.send(Command::SetFence(fenced)).await;
+    }
+
+    /// Ends the machine of a sandbox that another node has. Its row stays.
+    pub(crate) async fn abandon(&self) {
+        let (answer, answered) = oneshot::channel();
+        if self.commands.send(Command::Abandon { answer }).await.is_ok() {
+            let _ = answered.await;
             self.commands.closed().await;
         }
     }

@@ -3,8 +3,11 @@
 use jiff::Timestamp;
 
 use super::snapshots::Snapshots;
-use crate::model::{SnapshotId, SnapshotInfo};
+use crate::model::{SandboxId, SnapshotId, SnapshotInfo};
 use crate::store::StoreError;
+
+/// What is kept under such a key is a failover point. Nobody evicts it.
+pub(crate) const POINT_KEY: &str = "failover ";
 
 /// A snapshot and the key that it is kept under.
 #[derive(Debug, Clone)]
@@ -13,6 +16,14 @@ pub struct KeptSnapshot {
     pub snapshot: SnapshotInfo,
     pub created_at: Timestamp,
     pub used_at: Timestamp,
+}
+
+/// A snapshot that is kept because it is the point of a sandbox, or was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPoint {
+    pub workspace: String,
+    pub sandbox: SandboxId,
+    pub snapshot: SnapshotId,
 }
 
 impl Snapshots {
@@ -36,10 +47,11 @@ impl Snapshots {
         Ok(if is_kept { self.get(id)?.filter(|info| info.workspace == workspace) } else { None })
     }
 
-    /// All that a workspace keeps, the one that was not used for longest first.
+    /// All that a workspace keeps and that may be evicted, the one that was not used for longest first.
     pub fn list_kept(&self, workspace: &str) -> Result<Vec<KeptSnapshot>, StoreError> {
         let mut kept = Vec::new();
-        for row in self.store.kept_snapshots_of(workspace)? {
+        let rows = self.store.kept_snapshots_of(workspace)?.into_iter();
+        for row in rows.filter(|row| !row.key.starts_with(POINT_KEY)) {
             if let Some((snapshot, _)) = self.store.snapshot(&row.snapshot)? {
                 let (created_at, used_at) = (row.created_at, row.used_at);
                 kept.push(KeptSnapshot { key: row.key, snapshot, created_at, used_at });
@@ -56,6 +68,28 @@ impl Snapshots {
         }
         self.sweep().await?;
         Ok(before.saturating_sub(self.store.snapshot_bytes(workspace)?))
+    }
+
+    /// Keeps a snapshot as a point of a sandbox.
+    pub fn keep_point(&self, workspace: &str, sandbox: &SandboxId, id: &SnapshotId) -> Result<(), StoreError> {
+        self.keep(workspace, &format!("{POINT_KEY}{sandbox} {id}"), id)
+    }
+
+    /// The points of all sandboxes that were here, also of those that have ended.
+    pub fn points(&self) -> Result<Vec<KeptPoint>, StoreError> {
+        let rows = self.store.all_kept_snapshots()?.into_iter();
+        let points = rows.filter_map(|(workspace, row)| {
+            let sandbox = SandboxId::parse(row.key.strip_prefix(POINT_KEY)?.split(' ').next()?)?;
+            Some(KeptPoint { workspace, sandbox, snapshot: row.snapshot })
+        });
+        Ok(points.collect())
+    }
+
+    /// Forgets a point, and what only it needed.
+    pub async fn forget_point(&self, point: &KeptPoint) -> Result<(), StoreError> {
+        let KeptPoint { workspace, sandbox, snapshot } = point;
+        let keys = [snapshot.as_str(), "saving"].map(|of| format!("{POINT_KEY}{sandbox} {of}"));
+        self.forget_kept(workspace, &keys).await.map(drop)
     }
 
     /// How many bytes all snapshots of a workspace take.

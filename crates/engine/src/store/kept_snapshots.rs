@@ -38,7 +38,14 @@ impl Store {
         Ok(self.connection().all(all, [workspace], read)?.into_iter().flatten().collect())
     }
 
-    /// Those of all workspaces.
+    /// Those of all workspaces, with their workspaces.
+    pub(crate) fn all_kept_snapshots(&self) -> Result<Vec<(String, KeptRow)>, StoreError> {
+        let with_workspace = |row: &Row<'_>| Ok((row.get::<_, String>("workspace")?, read(row)?));
+        let rows = self.connection().all("SELECT * FROM kept_snapshots", [], with_workspace)?.into_iter();
+        Ok(rows.filter_map(|(workspace, row)| Some((workspace, row?))).collect())
+    }
+
+    /// The snapshots of all workspaces.
     pub(crate) fn kept_snapshots(&self) -> Result<Vec<SnapshotId>, StoreError> {
         let rows = self.connection().all("SELECT * FROM kept_snapshots", [], read)?;
         Ok(rows.into_iter().flatten().map(|row| row.snapshot).collect())

@@ -4,6 +4,7 @@
 
 mod disk_full;
 mod end;
+mod fence;
 mod hibernate;
 mod hibernation;
 mod idle;

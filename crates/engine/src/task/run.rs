@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::fence::Fenced;
 use super::start::SandboxTask;
 use crate::lifecycle::{Refused, Request};
 use crate::machine::Live;
@@ -12,7 +13,7 @@ use crate::sandbox::{Command, Phase};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 pub(super) const REFRESH: Duration = Duration::from_secs(10);
-const FAR_AWAY: Duration = Duration::from_secs(86_400);
+pub(super) const FAR_AWAY: Duration = Duration::from_secs(86_400);
 
 impl SandboxTask {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
@@ -33,6 +34,12 @@ impl SandboxTask {
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(Command::LetGo) => return self.unplug(),
+                    Some(Command::Abandon { answer }) => return self.abandon(answer).await,
+                    Some(Command::SetFence(true)) => {
+                        if self.stand_still(&mut inbox).await == Fenced::Left {
+                            return;
+                        }
+                    }
                     Some(Command::Depart { answer }) => {
                         let hibernates = matches!(*self.phase.borrow(), Phase::Hibernated);
                         let refused = Refused::NotHibernated.into();
@@ -53,7 +60,7 @@ impl SandboxTask {
         }
     }
 
-    async fn carry_out(&mut self, command: Command) {
+    pub(super) async fn carry_out(&mut self, command: Command) {
         match command {
             Command::SetLifetime { change, answer } => {
                 let lifetime = self.info.lifetime.changed(change);
@@ -93,8 +100,8 @@ impl SandboxTask {
             }
             // The caller may have gone; the change stands.
             Command::Change { request, answer } => drop(answer.send(self.change(request).await)),
-            // The loop has returned.
-            Command::LetGo | Command::Depart { .. } => {}
+            // The loop has returned, or the machine does not stand still.
+            Command::LetGo | Command::Depart { .. } | Command::Abandon { .. } | Command::SetFence(_) => {}
         }
     }
 }

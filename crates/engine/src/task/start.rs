@@ -69,9 +69,9 @@ impl Host {
         registered.then_some(sandbox)
     }
 
-    /// Registers a hibernated sandbox without a task, so that it is listed and nobody can wake or end it.
-    pub(crate) fn park(&self, info: SandboxInfo) {
-        let (sandbox, ..) = self.make(Phase::Hibernated, info);
+    /// Registers a sandbox without a task, so that it is listed and nobody can wake, take over or end it.
+    pub(crate) fn park(&self, phase: Phase, info: SandboxInfo) {
+        let (sandbox, ..) = self.make(phase, info);
         self.registry.register(sandbox);
     }
 

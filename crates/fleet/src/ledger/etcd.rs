@@ -22,11 +22,13 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::definition::{
     Change, Changes, Condition, Expect, LeaseId, Ledger, LedgerError, Outcome, Page, Record, Revision, Transaction,
     Write,
 };
+use super::engine::Engine;
 
 /// A connection that was cut off silently looks like one without news. So a watch without news fails after this time, and its
 /// caller lists the records anew.
@@ -34,8 +36,7 @@ const WATCH_AT_MOST: Duration = Duration::from_secs(30);
 
 pub struct EtcdLedger {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// Such as `https://10.0.0.1:2379`.
-    endpoints: Vec<String>,
+    engine: watch::Sender<Arc<Engine>>,
     current: AtomicUsize,
     answer_within: Duration,
 }
@@ -162,12 +163,12 @@ fn decode(text: &str) -> Result<Arc<str>, LedgerError> {
 }
 
 impl KeyValue {
-    fn record(&self) -> Result<Record, LedgerError> {
+    fn record(&self, engine: &Engine) -> Result<Record, LedgerError> {
         Ok(Record {
             key: decode(&self.key)?,
             value: decode(&self.value)?,
-            created: Revision(self.create_revision.0),
-            modified: Revision(self.mod_revision.0),
+            created: engine.revision(self.create_revision.0),
+            modified: engine.revision(self.mod_revision.0),
         })
     }
 }
@@ -181,12 +182,14 @@ fn end_of(prefix: &str) -> Vec<u8> {
     end
 }
 
-fn compare(condition: &Condition) -> Value {
+fn compare(engine: &Engine, condition: &Condition) -> Value {
+    // No record of this etcd has a revision of another one.
+    let own = |revision| engine.own(revision).unwrap_or(i64::MAX);
     let (target, result, field, revision) = match condition.expect {
         Expect::Absent => ("CREATE", "EQUAL", "create_revision", 0),
-        Expect::Modified(revision) => ("MOD", "EQUAL", "mod_revision", revision.0),
-        Expect::Created(revision) => ("CREATE", "EQUAL", "create_revision", revision.0),
-        Expect::NotCreated(revision) => ("CREATE", "NOT_EQUAL", "create_revision", revision.0),
+        Expect::Modified(revision) => ("MOD", "EQUAL", "mod_revision", own(revision)),
+        Expect::Created(revision) => ("CREATE", "EQUAL", "create_revision", own(revision)),
+        Expect::NotCreated(revision) => ("CREATE", "NOT_EQUAL", "create_revision", own(revision)),
     };
     json!({"key": BASE64.encode(&condition.key), "target": target, "result": result, field: revision.to_string()})
 }
@@ -204,32 +207,44 @@ fn operation(write: &Write) -> Value {
 impl EtcdLedger {
     /// Uses one of the members at a time and the next one after a failure. Members at `https` addresses have a
     /// certificate for this name.
-    pub fn new(endpoints: Vec<String>, name: ServerName<'static>, tls: ClientConfig, answer_within: Duration) -> Self {
+    pub fn new(engine: Engine, name: ServerName<'static>, tls: ClientConfig, answer_within: Duration) -> Self {
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name)).enable_http1().build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { client, endpoints, current: AtomicUsize::new(0), answer_within }
+        let engine = watch::Sender::new(Arc::new(engine));
+        Self { client, engine, current: AtomicUsize::new(0), answer_within }
+    }
+
+    /// The etcd that this ledger uses now.
+    pub fn engine(&self) -> Arc<Engine> {
+        self.engine.borrow().clone()
+    }
+
+    /// Uses another etcd from now on. What waits for changes of the old one fails.
+    pub fn switch_to(&self, engine: Engine) {
+        self.engine.send_replace(Arc::new(engine));
     }
 
     /// Connects without TLS.
-    pub fn plain(endpoints: Vec<String>, answer_within: Duration) -> Self {
+    pub fn plain(engine: Engine, answer_within: Duration) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("ring supports the default versions")
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-        Self::new(endpoints, std::net::Ipv4Addr::LOCALHOST.into(), tls, answer_within)
+        Self::new(engine, std::net::Ipv4Addr::LOCALHOST.into(), tls, answer_within)
     }
 
     pub async fn status(&self) -> Result<EtcdStatus, LedgerError> {
-        let answer: StatusAnswer = self.ask("maintenance/status", json!({})).await?;
+        let answer: StatusAnswer = self.ask(&self.engine(), "maintenance/status", json!({})).await?;
         Ok(EtcdStatus { version: answer.version, size_bytes: answer.size.0.unsigned_abs(), alarms: answer.errors })
     }
 
-    async fn send(&self, path: &str, body: &Value) -> Result<Response<Incoming>, LedgerError> {
+    async fn send(&self, engine: &Engine, path: &str, body: &Value) -> Result<Response<Incoming>, LedgerError> {
         let current = self.current.load(Ordering::Relaxed);
-        let endpoint = &self.endpoints[current % self.endpoints.len()];
+        let endpoint = engine.endpoints.get(current % engine.endpoints.len().max(1));
+        let endpoint = endpoint.ok_or_else(|| unavailable("it has no address"))?;
         let request = Request::post(format!("{endpoint}/v3/{path}"))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body.to_string())))
@@ -246,8 +261,13 @@ impl EtcdLedger {
         Err(failure)
     }
 
-    async fn ask<T: for<'de> Deserialize<'de>>(&self, path: &str, body: Value) -> Result<T, LedgerError> {
-        let response = self.send(path, &body).await?;
+    async fn ask<T: for<'de> Deserialize<'de>>(
+        &self,
+        engine: &Engine,
+        path: &str,
+        body: Value,
+    ) -> Result<T, LedgerError> {
+        let response = self.send(engine, path, &body).await?;
         let status = response.status();
         let body = tokio::time::timeout(self.answer_within, response.into_body().collect());
         let body = body.await.map_err(unavailable)?.map_err(unavailable)?.to_bytes();
@@ -280,7 +300,7 @@ impl EtcdLedger {
     }
 }
 
-fn changes_in(line: &[u8], after: Revision) -> Result<Option<Changes>, LedgerError> {
+fn changes_in(engine: &Engine, line: &[u8], after: Revision) -> Result<Option<Changes>, LedgerError> {
     let Message { result } = serde_json::from_slice::<Message<WatchAnswer>>(line).map_err(unavailable)?;
     if result.compact_revision.0 > 0 {
         return Err(LedgerError::Compacted { after: after.0 });
@@ -290,53 +310,56 @@ fn changes_in(line: &[u8], after: Revision) -> Result<Option<Changes>, LedgerErr
     }
     let change = |event: &Event| match event.kind.as_str() {
         "DELETE" => Ok(Change::Deleted { key: decode(&event.kv.key)? }),
-        _ => event.kv.record().map(Change::Put),
+        _ => event.kv.record(engine).map(Change::Put),
     };
     let changes = result.events.iter().map(change).collect::<Result<Vec<_>, _>>()?;
     // The header has the ledger's newest revision, of which the events may come in a later message.
-    Ok(result.events.last().map(|last| Changes { changes, until: Revision(last.kv.mod_revision.0) }))
+    Ok(result.events.last().map(|last| Changes { changes, until: engine.revision(last.kv.mod_revision.0) }))
 }
 
 impl Ledger for EtcdLedger {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, LedgerError> {
-        let answer: LeaseAnswer = self.ask("lease/grant", json!({"TTL": ttl.as_secs().to_string()})).await?;
+        let answer: LeaseAnswer =
+            self.ask(&self.engine(), "lease/grant", json!({"TTL": ttl.as_secs().to_string()})).await?;
         Ok(LeaseId(answer.id.0))
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), LedgerError> {
-        let answer: Message<LeaseAnswer> = self.ask("lease/keepalive", json!({"ID": lease.0.to_string()})).await?;
+        let answer: Message<LeaseAnswer> =
+            self.ask(&self.engine(), "lease/keepalive", json!({"ID": lease.0.to_string()})).await?;
         if answer.result.ttl.0 > 0 { Ok(()) } else { Err(LedgerError::LeaseGone) }
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), LedgerError> {
-        match self.ask::<Value>("lease/revoke", json!({"ID": lease.0.to_string()})).await {
+        match self.ask::<Value>(&self.engine(), "lease/revoke", json!({"ID": lease.0.to_string()})).await {
             Ok(_) | Err(LedgerError::LeaseGone) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome, LedgerError> {
-        let conditions = &transaction.conditions;
+        let (engine, conditions) = (self.engine(), &transaction.conditions);
         let read = |condition: &Condition| json!({"request_range": {"key": BASE64.encode(&condition.key)}});
         let body = json!({
-            "compare": conditions.iter().map(compare).collect::<Vec<_>>(),
+            "compare": conditions.iter().map(|condition| compare(&engine, condition)).collect::<Vec<_>>(),
             "success": transaction.writes.iter().map(operation).collect::<Vec<_>>(),
             "failure": conditions.iter().map(read).collect::<Vec<_>>(),
         });
-        let answer: TransactionAnswer = self.ask("kv/txn", body).await?;
+        let answer: TransactionAnswer = self.ask(&engine, "kv/txn", body).await?;
         if answer.succeeded {
-            return Ok(Outcome::Committed(Revision(answer.header.revision.0)));
+            return Ok(Outcome::Committed(engine.revision(answer.header.revision.0)));
         }
         let current = answer.responses.iter().map(|operation| {
             let kvs = operation.response_range.as_ref().map_or(&[][..], |range| &range.kvs);
-            kvs.first().map(KeyValue::record).transpose()
+            kvs.first().map(|found| found.record(&engine)).transpose()
         });
         Ok(Outcome::Refused(current.collect::<Result<_, _>>()?))
     }
 
     async fn get(&self, key: &str) -> Result<Option<Record>, LedgerError> {
-        let answer: RangeAnswer = self.ask("kv/range", json!({"key": BASE64.encode(key)})).await?;
-        answer.kvs.first().map(KeyValue::record).transpose()
+        let engine = self.engine();
+        let answer: RangeAnswer = self.ask(&engine, "kv/range", json!({"key": BASE64.encode(key)})).await?;
+        answer.kvs.first().map(|found| found.record(&engine)).transpose()
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LedgerError> {
@@ -345,24 +368,35 @@ impl Ledger for EtcdLedger {
         let body = json!({
             "key": BASE64.encode(from), "range_end": BASE64.encode(end_of(prefix)), "limit": limit.to_string(),
         });
-        let answer: RangeAnswer = self.ask("kv/range", body).await?;
-        let records = answer.kvs.iter().map(KeyValue::record).collect::<Result<_, _>>()?;
+        let engine = self.engine();
+        let answer: RangeAnswer = self.ask(&engine, "kv/range", body).await?;
+        let records = answer.kvs.iter().map(|found| found.record(&engine)).collect::<Result<_, _>>()?;
         let header = answer.header.ok_or_else(|| unexpected("a list without a header"))?;
-        Ok(Page { records, revision: Revision(header.revision.0) })
+        Ok(Page { records, revision: engine.revision(header.revision.0) })
     }
 
     async fn changes(&self, prefix: &str, after: Revision) -> Result<Changes, LedgerError> {
+        let mut switched = self.engine.subscribe();
+        let engine = switched.borrow_and_update().clone();
+        // Another etcd knows nothing of the changes after this revision.
+        let own = engine.own(after).ok_or(LedgerError::Compacted { after: after.0 })?;
         let body = json!({"create_request": {
             "key": BASE64.encode(prefix), "range_end": BASE64.encode(end_of(prefix)),
-            "start_revision": (after.0 + 1).to_string(),
+            "start_revision": (own + 1).to_string(),
         }});
-        let response = self.send("watch", &body).await?;
-        let change = self.first_message(response, |line| changes_in(line, after));
-        let change = tokio::time::timeout(WATCH_AT_MOST, change).await;
-        change.unwrap_or_else(|_| Err(unavailable(format!("nothing has changed in {WATCH_AT_MOST:?}"))))
+        let response = self.send(&engine, "watch", &body).await?;
+        let change = self.first_message(response, |line| changes_in(&engine, line, after));
+        tokio::select! {
+            change = tokio::time::timeout(WATCH_AT_MOST, change) => {
+                change.unwrap_or_else(|_| Err(unavailable(format!("nothing has changed in {WATCH_AT_MOST:?}"))))
+            }
+            _ = switched.changed() => Err(unavailable("the fleet has another etcd now")),
+        }
     }
 
     async fn compact(&self, until: Revision) -> Result<(), LedgerError> {
-        self.ask::<Value>("kv/compaction", json!({"revision": until.0.to_string()})).await.map(drop)
+        let engine = self.engine();
+        let Some(until) = engine.own(until) else { return Ok(()) };
+        self.ask::<Value>(&engine, "kv/compaction", json!({"revision": until.to_string()})).await.map(drop)
     }
 }

@@ -11,6 +11,7 @@ use crate::host::{Ask, Host, Peers, Reply};
 use crate::ledger::{Ledger, LedgerError, Revision};
 use crate::membership::{LeaseSettings, Membership};
 use crate::permits::Permits;
+use crate::protocol::Protocol;
 use crate::records::{NodeRecord, SandboxRecord};
 
 #[derive(Debug, Clone)]
@@ -75,6 +76,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
             hardware: hardware.to_owned(),
             address: String::new(),
             version: String::new(),
+            protocol: Protocol::OWN,
             draining: false,
             unknown: Default::default(),
         };

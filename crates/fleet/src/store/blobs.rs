@@ -138,11 +138,15 @@ impl Blobs {
     }
 
     pub(super) async fn put(&self, kind: Kind, pack: Pack) -> Result<(), StoreError> {
-        let path = kind.path(&pack.name);
-        let bytes = Bytes::from(pack.bytes);
+        self.replace(&kind.path(&pack.name), &kind.what(&pack.name), pack.bytes).await
+    }
+
+    /// Writes an object, whether there is one or not.
+    pub(super) async fn replace(&self, path: &Path, what: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let bytes = Bytes::from(bytes);
         let parts = (0..bytes.len()).step_by(PART).map(|at| bytes.slice(at..bytes.len().min(at + PART)));
-        let put = async { self.objects.put(&path, parts.collect()).await.map(drop) };
-        self.within(self.put_within, &kind.what(&pack.name), put).await
+        let put = async { self.objects.put(path, parts.collect()).await.map(drop) };
+        self.within(self.put_within, what, put).await
     }
 
     /// What the store says about an object, if it has the object.
@@ -160,31 +164,43 @@ impl Blobs {
     /// The bytes of an object, which are those that its name says.
     pub(super) async fn get(&self, kind: Kind, name: &Digest) -> Result<Vec<u8>, StoreError> {
         let what = kind.what(name);
-        let damaged = |why| StoreError::Damaged { store: self.shown.clone(), what: what.clone(), why };
-        let path = kind.path(name);
-        let too_large = || damaged("it is larger than it can be");
+        let missing = || StoreError::Missing { store: self.shown.clone(), what: what.clone() };
+        let bytes = self.read(&kind.path(name), &what, kind.largest()).await?.ok_or_else(missing)?;
+        match Digest::of(&bytes) == *name {
+            true => Ok(bytes),
+            false => {
+                let why = "its bytes are not those that its name says";
+                Err(StoreError::Damaged { store: self.shown.clone(), what, why })
+            }
+        }
+    }
+
+    /// The bytes of an object, of which nothing is known yet. Nothing if there is none.
+    pub(super) async fn read(&self, path: &Path, what: &str, most: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        let (store, what) = (self.shown.clone(), what.to_owned());
+        let too_large =
+            || StoreError::Damaged { store: store.clone(), what: what.clone(), why: "it is larger than it can be" };
         let get = async {
-            let begin = self.objects.get_opts(&path, GetOptions::default());
-            let found = self.within(OBJECT_WITHIN, &what, begin).await?;
-            if found.meta.size > kind.largest() as u64 {
+            let begin = self.objects.get_opts(path, GetOptions::default());
+            let found = match self.within(OBJECT_WITHIN, &what, begin).await {
+                Err(StoreError::Missing { .. }) => return Ok(None),
+                found => found?,
+            };
+            if found.meta.size > most as u64 {
                 return Err(too_large());
             }
             let mut stream = found.into_stream();
             let mut bytes = Vec::new();
             while let Some(part) = self.within(OBJECT_WITHIN, &what, stream.try_next()).await? {
-                if bytes.len() + part.len() > kind.largest() {
+                if bytes.len() + part.len() > most {
                     return Err(too_large());
                 }
                 bytes.extend_from_slice(&part);
             }
-            Ok(bytes)
+            Ok(Some(bytes))
         };
-        let late = || StoreError::TimedOut { store: self.shown.clone(), what: what.clone() };
-        let bytes = tokio::time::timeout(SLOW_OBJECT_WITHIN, get).await.map_err(|_| late())??;
-        if Digest::of(&bytes) != *name {
-            return Err(damaged("its bytes are not those that its name says"));
-        }
-        Ok(bytes)
+        let late = || StoreError::TimedOut { store: store.clone(), what: what.clone() };
+        tokio::time::timeout(SLOW_OBJECT_WITHIN, get).await.map_err(|_| late())?
     }
 
     pub(super) async fn delete(&self, path: &Path) -> Result<(), StoreError> {

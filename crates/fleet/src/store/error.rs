@@ -35,6 +35,8 @@ pub enum StoreError {
     Manifest { store: String, source: ManifestError },
     #[error("snapshot {snapshot} is too large for the store and stays local; export it to keep a copy elsewhere")]
     TooLarge { snapshot: String },
+    #[error("the copy of {records} records is too large for the store, so it is not renewed")]
+    TooManyRecords { records: usize },
     #[error("cannot read or write {path}")]
     File { path: PathBuf, source: io::Error },
 }

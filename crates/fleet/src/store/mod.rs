@@ -4,6 +4,7 @@
 //! PREFIX/fleet             which fleet the store belongs to
 //!        packs/HH/DIGEST   a part of a file of a snapshot: compressed, encrypted, and named by the BLAKE3 digest of its bytes
 //!        manifests/DIGEST  which packs a snapshot is made of, packed and named likewise
+//!        records           a copy of the records that say which manifests there are, for the loss of etcd
 //!        clock             written to learn the store's time
 //! ```
 //!
@@ -22,6 +23,7 @@ mod location;
 mod manifest;
 mod packed_files;
 mod packs;
+mod records_copy;
 mod registry;
 mod sweep;
 mod sweep_turn;

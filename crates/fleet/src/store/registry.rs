@@ -12,7 +12,7 @@ use crate::ledger::{Expect, Ledger, LedgerError, Outcome, Record, Revision, Tran
 use crate::membership::Membership;
 use crate::shared::SharedRecords;
 
-const SNAPSHOTS: &str = "snapshot/";
+pub(super) const SNAPSHOTS: &str = "snapshot/";
 const PAGE: usize = 500;
 const VERSION: u32 = 1;
 

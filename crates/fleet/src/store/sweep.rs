@@ -1,4 +1,4 @@
-//! Removing what no durable snapshot needs.
+//! Removing what no durable snapshot and no failover point needs.
 //!
 //! An object stays for [`GRACE`] after it was written, so that an upload that takes long keeps what it has written. An upload
 //! that finds an object older than half of that writes it again. What makes a sweep safe is `sweep_turn.rs`.
@@ -17,6 +17,7 @@ use super::error::StoreError;
 use super::registry::SnapshotRecords;
 use crate::claims::Identity;
 use crate::clock::Clock;
+use crate::failover;
 use crate::ledger::{Ledger, LedgerError};
 
 pub const GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -62,8 +63,9 @@ impl Needed {
         blobs: &Blobs,
         records: &SnapshotRecords<'_, L, C>,
     ) -> Result<(), SweepError> {
-        for (workspace, _, record) in records.all().await? {
-            let key = (workspace, record.manifest);
+        let snapshots = records.all().await?.into_iter().map(|(workspace, _, record)| (workspace, record.manifest));
+        let points = failover::manifests(records.membership.ledger(), records.shared).await?;
+        for key in snapshots.chain(points) {
             if self.manifests.contains(&key) {
                 continue;
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use sandling_fleet::{EtcdLedger, Ledger};
+use sandling_fleet::{Engine, EtcdLedger, Ledger};
 
 pub struct EtcdServer {
     process: Child,
@@ -40,7 +40,7 @@ impl EtcdServer {
     }
 
     pub fn ledger(&self) -> EtcdLedger {
-        EtcdLedger::plain(vec![self.url.clone()], Duration::from_secs(10))
+        EtcdLedger::plain(Engine::first(vec![self.url.clone()]), Duration::from_secs(10))
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ mod etcd_server;
 mod properties;
 mod s3_server;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use etcd_server::EtcdServer;
 use futures_util::future::BoxFuture;
 use s3_server::S3Server;
@@ -13,7 +13,8 @@ use sandling_fleet::store::{
     UploadFile, sweep,
 };
 use sandling_fleet::{
-    BootClock, LeaseSettings, Ledger, Membership, ModelLedger, NodeRecord, SharedRecords, SqliteLedger,
+    BootClock, Engine, Expect, LeaseSettings, Ledger, LedgerError, Membership, ModelLedger, NodeRecord, Outcome,
+    Protocol, SharedRecords, SqliteLedger, Transaction, Write,
 };
 
 async fn check_all(ledger: &impl Ledger) -> anyhow::Result<()> {
@@ -74,6 +75,32 @@ async fn etcd_keeps_the_contract() -> anyhow::Result<()> {
     check_all(&server.ledger()).await
 }
 
+#[tokio::test]
+async fn an_etcd_after_a_rebuild_keeps_the_contract_and_old_conditions_hold_for_nothing() -> anyhow::Result<()> {
+    let (old, new) = (EtcdServer::start().await?, EtcdServer::start().await?);
+    let ledger = old.ledger();
+    let put = |value: &str| Transaction::default().then(Write::put("key", value));
+    ledger.commit(put("old")).await?;
+    let before = ledger.get("key").await?.context("it was written")?;
+    let after = ledger.list("key", None, 1).await?.revision;
+    let (changes, ()) = tokio::join!(ledger.changes("key", after), async {
+        ledger.switch_to(Engine { generation: 1, endpoints: new.ledger().engine().endpoints.clone() });
+    });
+    ensure!(changes.is_err(), "it would have waited for changes of the old etcd");
+    ensure!(matches!(ledger.changes("key", after).await, Err(LedgerError::Compacted { .. })));
+    ensure!(ledger.get("key").await?.is_none());
+    // As many writes as in the old etcd give the same numbers there.
+    ledger.commit(put("new")).await?;
+    for expect in [Expect::Modified(before.modified), Expect::Created(before.created)] {
+        let refused = ledger.commit(put("late").when("key", expect)).await?;
+        ensure!(matches!(refused, Outcome::Refused(_)), "{expect:?}");
+    }
+    let other = ledger.commit(put("new").when("key", Expect::NotCreated(before.created))).await?;
+    ensure!(matches!(other, Outcome::Committed(_)));
+    ledger.compact(before.modified).await?;
+    check_all(&ledger).await
+}
+
 struct NoPeers;
 
 impl PeerChunks for NoPeers {
@@ -112,6 +139,7 @@ async fn a_bucket_is_a_store() -> anyhow::Result<()> {
         hardware: String::new(),
         address: String::new(),
         version: String::new(),
+        protocol: Protocol::OWN,
         draining: false,
         unknown: Default::default(),
     };

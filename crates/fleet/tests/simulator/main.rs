@@ -7,6 +7,7 @@
 
 mod checks;
 mod costs;
+mod failover;
 mod run;
 mod world;
 
@@ -121,4 +122,31 @@ fn a_swap_without_the_revision_is_noticed() {
 fn a_quota_share_that_is_not_compared_is_noticed() {
     let violations = noticed(MissingFence::QuotaShare).violations;
     assert!(violations.iter().any(|violation| violation.starts_with("quota")), "{violations:?}");
+}
+
+#[test]
+fn no_sandbox_with_failover_acts_at_two_nodes() {
+    let seeds = variable("SANDLING_SIMULATOR_SEED").map_or(0..20, |seed| seed..seed + 1);
+    let mut taken_over = 0;
+    for seed in seeds {
+        let finished = failover::run(seed, None);
+        assert!(finished.violations.is_empty(), "seed {seed}: {:#?}", finished.violations);
+        taken_over += finished.taken_over;
+    }
+    assert!(taken_over > 0, "no sandbox was taken over");
+}
+
+/// Whether one of some seeds notices the missing fence of failover.
+fn failover_notices(mutation: MissingFence) -> bool {
+    (0..40).any(|seed| !failover::run(seed, Some(mutation)).violations.is_empty())
+}
+
+#[test]
+fn an_owner_that_ignores_its_deadline_is_noticed() {
+    assert!(failover_notices(MissingFence::OwnDeadline));
+}
+
+#[test]
+fn a_takeover_from_an_owner_that_has_its_lease_is_noticed() {
+    assert!(failover_notices(MissingFence::OwnerGone));
 }

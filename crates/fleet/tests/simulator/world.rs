@@ -25,6 +25,10 @@ pub enum MissingFence {
     UniqueClaim,
     RecordRevision,
     QuotaShare,
+    /// A sandbox is taken over although its owner has its lease.
+    OwnerGone,
+    /// An owner does not look at its own deadline. The ledger compares everything.
+    OwnDeadline,
 }
 
 impl MissingFence {
@@ -35,6 +39,8 @@ impl MissingFence {
             Self::UniqueClaim => key.starts_with("sb/") && condition.expect == Expect::Absent,
             Self::RecordRevision => key.starts_with("sb/") && matches!(condition.expect, Expect::Modified(_)),
             Self::QuotaShare => key.starts_with("quota/"),
+            Self::OwnerGone => matches!(condition.expect, Expect::NotCreated(_)),
+            Self::OwnDeadline => false,
         }
     }
 }

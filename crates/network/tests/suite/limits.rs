@@ -1,10 +1,11 @@
 //! A guest's usage is bounded, and so is its cost to the host.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sandling_network::policy::{Mode, Policy, Refusal};
-use sandling_network::{EventKind, Limits, Totals, Verdict};
+use sandling_network::{EventKind, GatewayConfig, Limits, Totals, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::isolated;
@@ -52,6 +53,27 @@ isolated! {
         drop(streams);
         all_closed(&world).await;
         world.guest.connect(SHARED, 7).await.expect("there is room again");
+    }
+
+    async fn nothing_of_a_fenced_guest_passes_before_it_may_send() {
+        let may_send = Arc::new(AtomicBool::new(false));
+        let asked = may_send.clone();
+        let fence = move |config: &mut GatewayConfig| {
+            config.fence = Some(Arc::new(move || asked.load(Ordering::SeqCst)));
+        };
+        let world = World::with(Policy::of(Mode::Open), fence).await;
+        let mut stream = world.guest.dial_with(SHARED, 7, 1024);
+        let fenced = tokio::time::timeout(Duration::from_millis(500), stream.established()).await;
+        assert!(fenced.is_err() && world.nobody_was_reached().await);
+        assert_eq!(world.gateway().stats().connections_open, 0);
+        may_send.store(true, Ordering::SeqCst);
+        stream.established().await.expect("its frames have waited");
+        may_send.store(false, Ordering::SeqCst);
+        stream.write_all(b"\0").await.unwrap();
+        let fenced = tokio::time::timeout(Duration::from_millis(500), stream.read_u8()).await;
+        assert!(fenced.is_err(), "an open connection stands still, too");
+        may_send.store(true, Ordering::SeqCst);
+        assert_eq!(stream.read_u8().await.unwrap(), 0);
     }
 
     async fn a_replaced_connection_also_ends_at_the_server() {

@@ -32,7 +32,7 @@ impl Sandboxes {
         let info = parent.info();
         // The children are of the same template, but not for the same purpose.
         spec.settings.process = info.settings.process.clone();
-        (spec.settings.for_build, spec.settings.for_volume) = (None, None);
+        (spec.settings.for_build, spec.settings.for_volume, spec.settings.failover) = (None, None, None);
         let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
         let copies_volumes = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
         let copies = info.volumes.iter().filter(|_| copies_volumes).map(|volume| volume.size_mib).sum::<u32>();

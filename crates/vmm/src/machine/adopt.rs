@@ -44,6 +44,15 @@ pub fn check_record(dir: &MachineDir) -> Result<(), MachineError> {
     Record::read(dir).map(drop)
 }
 
+/// Whether the machine in this directory runs. If that cannot be found out, it may.
+pub fn is_alive(dir: &MachineDir) -> bool {
+    Record::read(dir).and_then(|record| record.map_or(Ok(false), |record| runs(&record))).unwrap_or(true)
+}
+
+fn runs(record: &Record) -> Result<bool, MachineError> {
+    Ok(alive(&record.qemu)?.is_some() && alive(&record.supervisor)?.is_some())
+}
+
 /// Ends the machine that an earlier caller left running in this directory, and returns whether there was one.
 pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
     let record = match Record::read(dir) {

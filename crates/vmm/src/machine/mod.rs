@@ -23,7 +23,7 @@ mod start;
 mod tenant;
 mod usage;
 
-pub use adopt::{check_record, kill_leftover};
+pub use adopt::{check_record, is_alive, kill_leftover};
 pub use config::{Disk, Hardware, MachineConfig, Start};
 pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;

@@ -33,6 +33,9 @@ class SandboxFields:
     idle_seconds: Optional[int] = None
     expires_at: Optional[str] = None
     workspace: Optional[str] = None
+    #: What happens if its node of the fleet is lost: ``mode``, and ``point_at``, the moment that it would go back to.
+    #: ``None`` if it would be lost.
+    failover: Optional[Dict[str, Any]] = None
     #: The accelerator, and the layers of the jail that are in force.
     boundary: Dict[str, Any]
 

@@ -64,6 +64,8 @@ class CreateOptions(TypedDict, total=False):
     checkpoints: Optional[str]
     #: How many checkpoints without a name to keep; 20 by default.
     checkpoints_kept: Optional[int]
+    #: ``snapshot``: if its node of the fleet is lost, it wakes on another one, where its last point was made.
+    failover: Optional[str]
     #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"], "limits": {"connections": 20}}``. By
     #: default the template's or the workspace's default applies, otherwise it reaches nothing.
     network: Optional[Union[NetworkOptions, Mapping[str, Any]]]

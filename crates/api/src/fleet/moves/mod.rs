@@ -24,6 +24,6 @@ mod source;
 mod step;
 mod target;
 
-pub(super) use gate::{Entered, Gate};
+pub(super) use gate::{Entered, Gate, Insiders};
 pub(super) use recover::{CutOff, cut_off};
 pub(super) use target::{Arrivals, OFFER, TAKE, answer_offer, answer_take};

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use sandling_engine::{Consignment, MovePlan, Sandbox, SandboxId, SnapshotInfo, State, with_causes};
-use sandling_fleet::{Member, Whereabouts};
+use sandling_fleet::{Member, Protocol, Whereabouts};
 use sandling_protocol::ExecState;
 use sandling_service::random;
 
@@ -42,7 +42,7 @@ impl Fleet {
             return Err("no other node takes sandboxes".to_owned());
         }
         // One that no node takes is not disturbed.
-        self.find_target(app, &plan(app, id).await?).await?;
+        self.find_target(app, &plan(app, id).await?, needed_protocol(sandbox)).await?;
         let Some(_closed) = self.gate.close(id, insiders) else { return Err("it is in use".to_owned()) };
         let was_in_use = self.put_to_sleep(sandbox, insiders).await?;
         let info = sandbox.info();
@@ -101,7 +101,7 @@ impl Fleet {
 
     async fn send_sandbox(&self, app: &App, sandbox: &Sandbox, before: &Whereabouts, wakes: bool) -> Result<(), Why> {
         let plan = plan(app, sandbox.id()).await?;
-        let accepted = self.find_target(app, &plan).await?;
+        let accepted = self.find_target(app, &plan, needed_protocol(sandbox)).await?;
         let more = app.service.pack(sandbox.id().as_str()).map_err(|error| error.to_string())?;
         let more = serde_json::to_value(more).map_err(|error| error.to_string())?;
         let (token, from) = (random::hex::<16>(), self.membership.name().to_owned());
@@ -120,7 +120,7 @@ impl Fleet {
             let id = snapshot.id.clone();
             let plan = tokio::task::spawn_blocking(move || engine.plan_snapshot_move(&id)).await;
             let plan = plan.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-            let accepted = self.find_target(app, &plan).await?;
+            let accepted = self.find_target(app, &plan, Protocol::FIRST.current).await?;
             let (token, from) = (random::hex::<16>(), self.membership.name().to_owned());
             let with = Consignment { token, wakes: false, from, more: serde_json::Value::Null };
             self.stream(app, plan, accepted, with, &TakeQuery::default()).await?;
@@ -136,12 +136,15 @@ impl Fleet {
         targets
     }
 
-    /// The cheapest of the nodes that take it.
-    async fn find_target(&self, app: &App, plan: &MovePlan) -> Result<Accepted, Why> {
+    /// The cheapest of the nodes that take it, and speak this protocol.
+    async fn find_target(&self, app: &App, plan: &MovePlan, protocol: u32) -> Result<Accepted, Why> {
         let body = serde_json::to_vec(plan).map_err(|error| error.to_string())?;
         let asks = self.targets().into_iter().map(|member| {
             let body = Body::from(body.clone());
             async move {
+                if member.record.protocol.current < protocol {
+                    return (Err("it must be upgraded first, because it does not know failover".to_owned()), member);
+                }
                 let offer = tokio::time::timeout(OFFER_WITHIN, self.ask_offer(app, &member, body)).await;
                 (offer.unwrap_or_else(|_| Err("did not answer in time".to_owned())), member)
             }
@@ -195,6 +198,11 @@ impl Fleet {
         let why = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
         Err(format!("node {}: {}", member.name, String::from_utf8_lossy(&why)))
     }
+}
+
+/// A node of an earlier version would take a sandbox with failover without that.
+fn needed_protocol(sandbox: &Sandbox) -> u32 {
+    if sandbox.has_failover() { Protocol::FAILOVER } else { Protocol::FIRST.current }
 }
 
 async fn plan(app: &App, id: &SandboxId) -> Result<MovePlan, Why> {

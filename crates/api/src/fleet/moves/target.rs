@@ -162,7 +162,7 @@ impl Fleet {
 
     /// A snapshot that is durable stays so: its record is this node's before the other one deletes its copy. Returns only when
     /// the ledger has answered.
-    async fn take_record_over(&self, snapshot: &SnapshotInfo, from: &str) {
+    pub(in crate::fleet) async fn take_record_over(&self, snapshot: &SnapshotInfo, from: &str) {
         let Some(store) = &self.store else { return };
         loop {
             match self.records().take_over(&snapshot.workspace, snapshot.id.as_str(), from).await {
@@ -177,7 +177,7 @@ impl Fleet {
 
     /// Admits an arrival or turns it away, once it is known whose it is. What fails is tried again: until then, requests about
     /// the sandbox wait.
-    pub(super) async fn finish_arrival(&self, app: &App, id: &SandboxId, is_ours: bool) {
+    pub(in crate::fleet) async fn finish_arrival(&self, app: &App, id: &SandboxId, is_ours: bool) {
         loop {
             let finished = if is_ours { self.admit(app, id) } else { app.engine.turn_away(id).await };
             match finished {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::super::member::Fleet;
+use super::super::member::{Fleet, NodeChoices};
 use super::super::settings::FleetSettings;
 use super::pull::{Pull, Report};
 use crate::app::App;
@@ -53,13 +53,14 @@ impl Node {
             name: name.to_owned(),
             address: "127.0.0.1:1".to_owned(),
             engine: vec!["http://127.0.0.1:1".to_owned()],
+            engine_generation: 0,
             runs_engine: false,
             fingerprint: format!("machine-of-{name}"),
             store: None,
             joined_ms: 1,
         };
         settings("b").store(&home).unwrap();
-        let fleet = Fleet::new(settings("b"), &home, &app.engine, None).unwrap();
+        let fleet = Fleet::new(settings("b"), &home, &app.engine, NodeChoices::default()).unwrap();
         settings("a").certificate(&home).unwrap();
         Self { app, fleet, directory }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use sandling_api::FleetSettings;
 use sandling_engine::with_causes;
-use sandling_fleet::{EtcdLedger, Ledger, LedgerError, NodeRecord, own_etcd};
+use sandling_fleet::{EtcdLedger, Ledger, LedgerError, NodeRecord, Protocol, own_etcd};
 use sandling_wire::Home;
 
 use super::checks::{Check, Verdict};
@@ -38,7 +38,11 @@ pub(super) async fn checks() -> Vec<Check> {
         Err(why) => {
             let fix = match settings.runs_engine {
                 true => "start the server, which runs etcd: sandling serve".to_owned(),
-                false => format!("check that etcd runs and that this machine reaches {}", settings.engine.join(", ")),
+                false => format!(
+                    "check that etcd runs and that this machine reaches {}; if its machine is lost for good: sandling \
+                     fleet rebuild",
+                    settings.engine.join(", ")
+                ),
             };
             checks.push(Check::new(ETCD, Verdict::Missing, why).fix(fix));
         }
@@ -80,7 +84,16 @@ async fn reach(settings: &FleetSettings, home: &Home) -> Result<(EtcdLedger, Vec
     ledger.get("doctor").await.map_err(unreachable)?;
     let round_trip = sent.elapsed();
     let version = &status.version;
-    let mut etcd = Check::new(ETCD, Verdict::Ok, format!("version {version}, a read took {round_trip:.1?}"));
+    let whose = match fleet::members(settings, home).await {
+        Ok(members) => members.into_iter().find(|(_, record)| fleet::runs_etcd(settings, record)),
+        Err(_) => None,
+    };
+    let whose = whose.map_or_else(|| settings.engine.join(", "), |(name, _)| format!("node {name}"));
+    let detail = format!(
+        "on {whose}, generation {}, version {version}, a read took {round_trip:.1?}",
+        settings.engine_generation
+    );
+    let mut etcd = Check::new(ETCD, Verdict::Ok, detail);
     if let Some(problem) = known_problem(version) {
         etcd = Check::new(ETCD, Verdict::Weaker, format!("{}; this version {problem}", etcd.detail))
             .fix("install etcd 3.5.13, 3.4.31 or newer");
@@ -154,8 +167,13 @@ async fn node(settings: &FleetSettings, home: &Home, name: String, record: NodeR
         "{address} answers in {:.1?}, version {version}, its clock is {ahead} ms ahead of this one",
         health.round_trip
     );
-    if version != env!("CARGO_PKG_VERSION") {
-        return Check::new(title, Verdict::Weaker, detail).fix("install the same version of Sandling on all nodes");
+    if let Err(incompatible) = health.protocol.check(&name) {
+        return Check::new(title, Verdict::Missing, format!("{detail}; {incompatible}"))
+            .fix("install the same version of Sandling on all nodes");
+    }
+    if version != env!("CARGO_PKG_VERSION") || health.protocol != Protocol::OWN {
+        return Check::new(title, Verdict::Weaker, format!("{detail}, which works together with this one"))
+            .fix("finish the upgrade: install the same version of Sandling on all nodes");
     }
     if ahead.unsigned_abs() > CLOCKS_DIFFER_MS {
         return Check::new(title, Verdict::Weaker, detail).fix("set both clocks by NTP: sudo timedatectl set-ntp true");
