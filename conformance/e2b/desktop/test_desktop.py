@@ -111,7 +111,7 @@ def test_windows_have_ids_and_titles(desktop, terminal):
 def test_an_application_is_launched_by_its_desktop_file(desktop):
     desktop.files.write("/home/user/note.txt", "a note")
     desktop.launch("org.xfce.mousepad", "/home/user/note.txt")
-    window = until("the editor has a window", lambda: shown(desktop, "mousepad"), 60)
+    window = until("the editor has a window", lambda: shown(desktop, "mousepad"))
     until("the editor shows the file", lambda: "note.txt" in desktop.get_window_title(window))
 
 

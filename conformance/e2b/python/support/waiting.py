@@ -3,8 +3,8 @@
 import time
 
 
-def until(what, condition, seconds=30):
-    """Asks `condition` until it answers something true, and returns that."""
+def until(what, condition, seconds=180):
+    """Asks `condition` until it answers something true, and returns that. On a busy host, much takes long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = condition()

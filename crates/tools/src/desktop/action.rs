@@ -125,10 +125,12 @@ impl Wheel {
 fn drag(path: &[Position], held: &[String]) -> Vec<String> {
     let [start, rest @ ..] = path else { return Vec::new() };
     let Some(second) = rest.first() else { return move_to(*start) };
-    // XFCE's window manager takes the first motion as the beginning of a drag, and moves with the next ones.
+    // XFCE's window manager takes the first motion as the beginning of a drag, and moves with the next ones. On a busy host, it
+    // misses the beginning of one without pauses.
     let between = Position { x: u32::midpoint(start.x, second.x), y: u32::midpoint(start.y, second.y) };
-    let moves = std::iter::once(between).chain(rest.iter().copied()).flat_map(move_to);
-    let pull = words("mousedown 1").into_iter().chain(moves).chain(words("mouseup 1")).collect();
+    let (pause, moves) = (words("sleep 0.1"), rest.iter().copied().flat_map(move_to).collect());
+    let pull = [words("mousedown 1"), pause.clone(), move_to(between), pause.clone(), moves, pause, words("mouseup 1")];
+    let pull = pull.concat();
     holding(held, move_to(*start), pull)
 }
 
@@ -176,7 +178,8 @@ mod tests {
         let path = vec![Position { x: 0, y: 0 }, Position { x: 10, y: 20 }, Position { x: 30, y: 20 }];
         assert_eq!(
             line(&Action::Drag { path, held: Vec::new() }),
-            "mousemove --sync 0 0 mousedown 1 mousemove --sync 5 10 mousemove --sync 10 20 mousemove --sync 30 20 mouseup 1"
+            "mousemove --sync 0 0 mousedown 1 sleep 0.1 mousemove --sync 5 10 sleep 0.1 mousemove --sync 10 20 \
+             mousemove --sync 30 20 sleep 0.1 mouseup 1"
         );
     }
 
