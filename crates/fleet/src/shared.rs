@@ -45,7 +45,7 @@ struct Proven {
     proof: String,
 }
 
-/// What such a record says, whoever has written it.
+/// The body of such a record, without a check of its proof.
 pub(crate) fn unproven(value: &str) -> Option<String> {
     serde_json::from_str::<Proven>(value).ok().map(|proven| proven.body)
 }
