@@ -184,7 +184,8 @@ extern "C" fn run_leader(argument: *mut c_void) -> c_int {
 extern "C" fn run(argument: *mut c_void) -> c_int {
     // SAFETY: `launch` passes a pointer to a `Child` that it keeps alive and does not touch while the child runs.
     let child = unsafe { &mut *argument.cast::<Child>() };
-    let step = child.prepare().and_then(|()| child.become_user()).and_then(|()| child.execute());
+    let step = child.enter_group().and_then(|()| child.prepare());
+    let step = step.and_then(|()| child.become_user()).and_then(|()| child.execute());
     if let Err(step) = step {
         // SAFETY: errno is this thread's, and the suspended parent does not use it meanwhile.
         child.failure = Some((step, unsafe { *libc::__errno_location() }));
@@ -194,11 +195,26 @@ extern "C" fn run(argument: *mut c_void) -> c_int {
 }
 
 impl Child {
-    fn prepare(&self) -> Result<(), Step> {
+    /// Enters the control group. This comes before `prepare`, which may replace the descriptor by one of the program's.
+    fn enter_group(&self) -> Result<(), Step> {
+        let Some(cgroup) = self.cgroup else {
+            return Ok(());
+        };
+        // SAFETY: a system call on a descriptor and a constant that are valid for the child's whole life.
+        let written = unsafe { libc::write(cgroup, c"0".as_ptr().cast(), 1) };
+        if written < 0 { Err(Step::Prepare) } else { Ok(()) }
+    }
+
+    fn prepare(&mut self) -> Result<(), Step> {
+        let count = (self.stdio.len() + self.extra.len()) as c_int;
         // SAFETY: system calls on descriptors and constants that are valid for the child's whole life.
         unsafe {
             if self.session != Session::Member {
                 libc::setsid();
+            }
+            // The agent's own descriptors can have any number, also one that the program gets.
+            for fd in self.stdio.iter_mut().chain(&mut self.extra).filter(|fd| **fd < count) {
+                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, count);
             }
             for (number, fd) in self.stdio.iter().chain(&self.extra).enumerate() {
                 if libc::dup2(*fd, number as c_int) < 0 {
@@ -206,11 +222,6 @@ impl Child {
                 }
             }
             if self.session == Session::LeaderWithTerminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                return Err(Step::Prepare);
-            }
-            if let Some(cgroup) = self.cgroup
-                && libc::write(cgroup, c"0".as_ptr().cast(), 1) < 0
-            {
                 return Err(Step::Prepare);
             }
             self.reset_process_settings();
@@ -269,8 +280,10 @@ impl Child {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::Read;
     use std::os::fd::AsFd;
+
+    use super::*;
 
     fn plan<'a>(program: &str, stdio: [BorrowedFd<'a>; 3]) -> Launch<'a> {
         Launch {
@@ -307,5 +320,22 @@ mod tests {
         // SAFETY: waits for our own child; the status pointer is valid.
         assert_eq!(unsafe { libc::waitpid(pid as i32, &mut status, 0) }, pid as i32);
         assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn a_descriptor_with_a_number_that_the_program_gets_is_not_replaced_before_it_is_passed_on() {
+        let null = crate::sys::fds::dev_null().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        // SAFETY: a test's standard output stays open.
+        let stdout = unsafe { BorrowedFd::borrow_raw(1) };
+        let mut plan = plan("/bin/readlink", [null.as_fd(), writer.as_fd(), null.as_fd()]);
+        plan.arguments = ["readlink", "/proc/self/fd/3"].map(|text| CString::new(text).unwrap()).to_vec();
+        plan.extra = vec![stdout];
+        let Launched { pid, .. } = launch(&plan).unwrap();
+        reap(pid as c_int);
+        drop(writer);
+        let mut passed_on = String::new();
+        reader.read_to_string(&mut passed_on).unwrap();
+        assert_eq!(passed_on.trim_end(), std::fs::read_link("/proc/self/fd/1").unwrap().to_str().unwrap());
     }
 }
