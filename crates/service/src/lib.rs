@@ -60,7 +60,7 @@ pub use builds::{
     Action, BaseError, Build, BuildFailure, BuildSpec, Builds, CacheUse, DockerIgnore, DockerfileBuild,
     DockerfileError, DockerfileOptions, Explain, Level, Line, OnFailure, PackageBuild, PackageError, Packages, Plan,
     PlanDefaults, PlanError, RegisterError, RequirementError, SaveAs, Secrets, Stage, StartError, TemplateSource,
-    UploadError, check_hash, parse_dockerfile, split_requirements,
+    UploadError, bases_of_dockerfile, check_hash, parse_dockerfile, split_requirements,
 };
 pub use cache::Freed;
 pub use carried::{CarriedError, CarriedService};

@@ -108,6 +108,9 @@ pub struct BuildView {
     /// The sandbox that a failed build has left for a look at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
+    /// In a list of a fleet: the node that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// What a template stood for at some time.

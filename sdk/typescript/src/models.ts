@@ -266,6 +266,8 @@ export interface TemplateBuild {
   startedAt: string;
   endedAt: string | null;
   bytes: number | null;
+  /** In a list of a fleet: the node that has it. */
+  node?: string;
 }
 
 /** A template: a root file system and a pre-warmed snapshot of it. */

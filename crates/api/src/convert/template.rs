@@ -87,6 +87,7 @@ pub(crate) fn build_view(build: &Build) -> BuildView {
         ended_at: ended_at.map(|at| at.to_string()),
         bytes,
         sandbox: build.machine().map(str::to_owned),
+        node: None,
     }
 }
 

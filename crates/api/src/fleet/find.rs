@@ -17,6 +17,7 @@ use sandling_fleet::Member;
 use sandling_service::WorkspaceName;
 use tokio::time::{Instant, timeout_at};
 
+use super::builds;
 use super::member::{Fleet, unreachable};
 use crate::app::App;
 use crate::auth::{presented, query_value};
@@ -31,6 +32,8 @@ const ENOUGH_AFTER: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// What follows `/v1/templates/` and is not a template's name.
 const BUILDS: [&str; 2] = ["build", "builds"];
+/// What follows `/v1/templates/builds/` and is not a build.
+const NOT_BUILDS: [&str; 2] = ["cache", "uploads"];
 /// What follows `/v1/snapshots/` and is not a snapshot.
 const IMPORT: &str = "import";
 
@@ -52,6 +55,10 @@ enum Kind {
     Volume,
     /// By its id.
     Build,
+    /// What a build of this name would replace: a template, or a build that is under way.
+    BuildName,
+    /// Files for a build, by their hash.
+    Upload,
     /// Whatever one of E2B's template names stands for. Of several, it is the newest.
     E2bTemplate,
     /// The same, or a build of this name that is under way.
@@ -65,7 +72,7 @@ enum Kind {
 impl fmt::Display for Sought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::E2bTemplate | Kind::E2bBuild => Kind::Template,
+            Kind::E2bTemplate | Kind::E2bBuild | Kind::BuildName => Kind::Template,
             kind => kind,
         };
         write!(f, "{} `{}`", kind.as_str(), self.name)
@@ -73,12 +80,14 @@ impl fmt::Display for Sought {
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Sandbox,
         Self::Template,
         Self::Snapshot,
         Self::Volume,
         Self::Build,
+        Self::BuildName,
+        Self::Upload,
         Self::E2bTemplate,
         Self::E2bBuild,
         Self::Credential,
@@ -92,6 +101,8 @@ impl Kind {
             Self::Snapshot => "snapshot",
             Self::Volume => "volume",
             Self::Build => "build",
+            Self::BuildName => "build-name",
+            Self::Upload => "upload",
             Self::E2bTemplate => "e2b-template",
             Self::E2bBuild => "e2b-build",
             Self::Credential => "credential",
@@ -99,14 +110,15 @@ impl Kind {
         }
     }
 
-    fn is_e2bs(self) -> bool {
-        matches!(self, Self::E2bTemplate | Self::E2bBuild)
+    /// Whether several nodes may have one. Then the one that says the greatest text has it.
+    fn is_ranked(self) -> bool {
+        matches!(self, Self::E2bTemplate | Self::E2bBuild | Self::BuildName)
     }
 }
 
 /// What the other nodes say about something.
 struct Found {
-    /// The nodes that have it, and its id there, or when it was made.
+    /// The nodes that have it, and its id there, or when it was made, or how much it counts.
     at: Vec<(Member, String)>,
     /// The nodes that did not answer.
     silent: Vec<Arc<str>>,
@@ -115,6 +127,18 @@ struct Found {
 impl Sought {
     pub(super) fn sandbox(workspace: &str, name: &str) -> Self {
         Self { workspace: workspace.to_owned(), kind: Kind::Sandbox, name: name.to_owned() }
+    }
+
+    pub(super) fn template(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::Template, name: name.to_owned() }
+    }
+
+    pub(super) fn build_name(workspace: &str, name: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::BuildName, name: name.to_owned() }
+    }
+
+    pub(super) fn upload(workspace: &str, hash: &str) -> Self {
+        Self { workspace: workspace.to_owned(), kind: Kind::Upload, name: hash.to_owned() }
     }
 
     pub(super) fn snapshot(workspace: &str, id_or_name: &str) -> Self {
@@ -159,9 +183,14 @@ impl Sought {
         self.kind == Kind::E2bTemplate && parts.method == Method::DELETE
     }
 
-    /// Whether this node answers, so that the others need not be asked. One of them may have a newer template.
+    /// Whether this node answers, so that the others need not be asked. One of them may have a newer template, or the one
+    /// that this node has copied.
     pub(super) fn is_here(&self, app: &App) -> bool {
-        let is_answered = !self.kind.is_e2bs() || e2b::is_built_in(app, &self.workspace, &self.name);
+        let is_answered = match self.kind {
+            Kind::E2bTemplate | Kind::E2bBuild => e2b::is_built_in(app, &self.workspace, &self.name),
+            Kind::BuildName => self.here(app).is_some_and(|rank| rank.starts_with(builds::TEMPLATE)),
+            _ => true,
+        };
         is_answered && self.has_here(app)
     }
 
@@ -175,7 +204,7 @@ impl Sought {
         SandboxId::parse(&is_sandbox.then(|| self.here(app))??)
     }
 
-    /// Its id or when it was made, if this node has it.
+    /// Its id, when it was made or how much it counts, if this node has it.
     fn here(&self, app: &App) -> Option<String> {
         match self.kind {
             Kind::Sandbox => app.engine.resolve(&self.workspace, &self.name).map(|id| id.to_string()),
@@ -191,6 +220,8 @@ impl Sought {
                 all.find(is_it).map(|volume| volume.info.id.to_string())
             }
             Kind::Build => app.service.builds.registry.find(&self.workspace, &self.name).map(|build| build.id.clone()),
+            Kind::BuildName => builds::rank(app, &self.workspace, &self.name),
+            Kind::Upload => app.service.builds.uploads.open(&self.workspace, &self.name).map(|_| self.name.clone()),
             Kind::E2bTemplate => e2b::made_at(app, &self.workspace, &self.name),
             Kind::E2bBuild => e2b::made_or_begun_at(app, &self.workspace, &self.name),
             Kind::Credential => e2b::sandbox_with(app, &self.name).map(|id| id.to_string()),
@@ -211,10 +242,10 @@ impl Sought {
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
         let Found { mut at, silent } = self.elsewhere(fleet, app, ANSWER_WITHIN).await;
-        if self.kind.is_e2bs()
+        if self.kind.is_ranked()
             && let Some(own) = self.here(app)
         {
-            at.retain(|(_, made_at)| *made_at > own);
+            at.retain(|(_, rank)| *rank > own);
             if at.is_empty() {
                 return Ok(None);
             }
@@ -222,7 +253,7 @@ impl Sought {
         at.sort_by(|(_, one), (_, other)| one.cmp(other));
         // A snapshot or a sandbox that moves is on two nodes for a moment.
         let mut ids = BTreeSet::new();
-        let may_be_several = self.kind == Kind::Template || self.kind.is_e2bs();
+        let may_be_several = self.kind == Kind::Template || self.kind.is_ranked();
         at.retain(|(_, id)| may_be_several || ids.insert(id.clone()));
         // Templates of one name are taken for the same.
         if !may_be_several && at.len() > 1 {
@@ -335,7 +366,9 @@ fn in_own_path<'a>(method: &Method, path: &'a str) -> Option<(Kind, &'a str)> {
     let first = rest.split('/').next()?;
     Some(match collection {
         "sandboxes" => (Kind::Sandbox, first),
-        "templates" if first == "builds" => (Kind::Build, rest.split('/').nth(1)?),
+        "templates" if first == "builds" => {
+            (Kind::Build, rest.split('/').nth(1).filter(|second| !NOT_BUILDS.contains(second))?)
+        }
         "templates" if rest.ends_with("/network") => (Kind::Template, rest.strip_suffix("/network")?),
         "templates" if matches!(*method, Method::GET | Method::DELETE) => {
             (Kind::Template, rest.strip_suffix("/history").unwrap_or(rest))
@@ -378,6 +411,8 @@ mod tests {
             "/v1/sandboxes/",
             "/v1/sandboxes/0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11/exec",
             "/v1/templates/builds",
+            "/v1/templates/builds/cache",
+            "/v1/templates/builds/uploads/0123",
             "/v1/snapshots",
             "/v1/volumes/",
             "/v1/tokens/web",

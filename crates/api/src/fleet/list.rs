@@ -28,6 +28,7 @@ const PAGED: &str = "/v2/sandboxes";
 const PAGED_SNAPSHOTS: &str = "/snapshots";
 const SNAPSHOTS: &str = "/v1/snapshots";
 const VOLUMES: &str = "/v1/volumes";
+const BUILDS: &str = "/v1/templates/builds";
 /// The lists that are a field of an object.
 const WRAPPED: [&str; 3] = ["snapshots", "items", "chains"];
 /// What sandboxes use is a field of an object, too, by their ids.
@@ -57,9 +58,9 @@ pub(super) fn is_by_time(path: &str) -> bool {
     named::is_collection(path) || path == PAGED_SNAPSHOTS
 }
 
-/// Whether snapshots or volumes are listed here, in any dialect without pages.
+/// Whether snapshots, volumes or builds are listed here, in any dialect without pages.
 pub(super) fn is_of_nodes(path: &str) -> bool {
-    matches!(path, SNAPSHOTS | VOLUMES | "/volumes")
+    matches!(path, SNAPSHOTS | VOLUMES | "/volumes" | BUILDS)
 }
 
 /// A list of things that stay on their node, which each of them names.
@@ -86,6 +87,10 @@ pub(super) async fn list_of_nodes(fleet: &Fleet, app: &App, request: Request, he
             // One that moves is on two nodes for a moment.
             all.dedup_by_key(|item| position(item));
             lists.respond(&json!({ "snapshots": all }))
+        }
+        BUILDS => {
+            all.sort_by_cached_key(|item| Reverse(position(item)));
+            lists.respond(&all.into())
         }
         _ => {
             all.sort_by_cached_key(position);
@@ -234,7 +239,7 @@ impl Page {
 /// The time of creation in nanoseconds, and the id.
 pub(super) fn position(item: &Value) -> (i128, String) {
     let text = |names: &[&str]| names.iter().find_map(|name| item[name].as_str()).unwrap_or_default().to_owned();
-    let created = text(&["created_at", "startedAt", "createdAt"]);
+    let created = text(&["created_at", "startedAt", "createdAt", "started_at"]);
     let created = created.parse::<Timestamp>().map_or(0, Timestamp::as_nanosecond);
     let id = text(&["id", "sandboxID", "snapshotID"]);
     (created, e2b::parse_id(&id).map_or(id, |id| id.to_string()))
@@ -287,6 +292,8 @@ mod tests {
         let mut snapshots = Page { items, ..Page::default() };
         assert_eq!(snapshots.arrange(PAGED_SNAPSHOTS, None), None);
         assert_eq!(snapshots.items, [snapshot("2026-01-01T00:00:02Z")], "the newest of each name");
+        let build = |at: &str| position(&json!({"id": "b", "started_at": at}));
+        assert!(build("2026-01-01T00:00:01Z") < build("2026-01-01T00:00:01.5Z"));
         // A node that has more makes the whole list continue.
         let mut all = page(&theirs, true);
         assert_eq!(all.arrange(PAGED, None).unwrap(), second);

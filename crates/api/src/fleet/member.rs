@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use sandling_engine::{Engine, SandboxId};
+use sandling_engine::{Engine, FairSlots, SandboxId};
 use sandling_fleet::{BootClock, Copies, LeaseSettings, Member, Moves, NodeRecord, Protocol, SharedRecords};
 use sandling_wire::Home;
 use tokio::sync::Semaphore;
@@ -25,8 +25,8 @@ use super::moves::{Arrivals, CutOff, Gate};
 use super::pulls::{PullTemplates, Pulls};
 use super::settings::{FleetError, FleetSettings, Membership};
 use super::{
-    accounts, audit, bring, chosen, engine, find, follow_engine, health, join, list, moves, named, place, pulls,
-    quotas, route, templates, theirs, volumes,
+    accounts, audit, bring, builds, chosen, engine, find, follow_engine, health, join, list, moves, named, place,
+    pulls, quotas, route, templates, theirs, volumes,
 };
 use crate::app::App;
 use crate::e2b;
@@ -58,6 +58,8 @@ pub struct Fleet {
     pub(super) connector: TlsConnector,
     pub(super) connections: Connections,
     pub(super) creates: KeyedCreates,
+    /// Builds whose forms this node keeps in memory for their clients.
+    pub(super) forms: Arc<FairSlots>,
     /// How many questions to all nodes there are at once for clients that may have no token.
     pub(super) strangers: Semaphore,
     pub(super) shared: SharedRecords,
@@ -111,6 +113,7 @@ impl Fleet {
             connector,
             connections: Connections::default(),
             creates: KeyedCreates::default(),
+            forms: builds::slots(),
             strangers: Semaphore::new(STRANGERS),
             shared,
             moves,
@@ -218,6 +221,8 @@ impl Fleet {
             (&Method::GET, follow_engine::COPIES) => follow_engine::answer_copies(self, request.uri().query()).await?,
             (&Method::POST, follow_engine::START) => follow_engine::answer_start(self, request).await?,
             (&Method::GET, bring::PATH) => bring::answer(app, request.uri().query()).await,
+            (&Method::GET, builds::FILES) => builds::answer_files(app, request.uri().query()).await,
+            (&Method::DELETE, builds::FILES) => builds::answer_taken(app, request.uri().query()),
             (&Method::GET, place::PATH) => place::answer(self, app, &request),
             (&Method::GET, find::PATH) => find::answer(app, &request),
             (&Method::GET, pulls::LIST) => pulls::answer_list(self, app),
@@ -235,9 +240,11 @@ impl Fleet {
     async fn answer_passed_on(&self, app: &App, mut request: Request, here: Here<'_>) -> Result<Response, ApiError> {
         let asker = route::take_mark(&mut request, true);
         let is_create = *request.method() == Method::POST && named::is_collection(request.uri().path());
+        let is_build = *request.method() == Method::POST && request.uri().path() == builds::PATH;
         match route::subject(app, request) {
             (Some(id), request) => self.answer_about(app, &id, asker, request, here).await,
             (None, request) if is_create => chosen::create(self, app, request, here).await,
+            (None, request) if is_build => builds::answer_passed_on(self, app, request, here).await,
             (None, request) => Ok(self.answer_here(app, request, here).await),
         }
     }
@@ -252,6 +259,7 @@ impl Fleet {
         let (method, path) = (request.method(), request.uri().path());
         Ok(match method {
             &Method::POST if named::is_collection(path) => return place::create(self, app, request, here).await,
+            &Method::POST if path == builds::PATH => return builds::start(self, app, request, here).await,
             &Method::GET if list::is_by_time(path) => list::list(self, app, request, here).await,
             &Method::GET if list::is_of_nodes(path) => list::list_of_nodes(self, app, request, here).await,
             &Method::POST if matches!(path, "/v1/volumes" | "/volumes") => {

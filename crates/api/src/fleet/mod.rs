@@ -10,6 +10,7 @@
 mod accounts;
 mod audit;
 mod bring;
+mod builds;
 mod chosen;
 mod connections;
 mod copy_records;

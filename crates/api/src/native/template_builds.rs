@@ -1,15 +1,17 @@
 //! Builds of templates.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
 use axum::http::header;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http_body_util::BodyExt;
 use sandling_image::RecipeError;
 use sandling_service::{
     Build, CacheUse, DockerfileBuild, DockerfileError, DockerfileOptions, OnFailure, PackageBuild, PackageError,
-    Packages, WorkspaceName, parse_dockerfile, split_requirements,
+    Packages, WorkspaceName, bases_of_dockerfile, parse_dockerfile, split_requirements,
 };
 use sandling_wire::{BuildRequest, BuildView, Flag, FreedView};
 use serde::Deserialize;
@@ -101,6 +103,18 @@ fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
     }
 }
 
+/// The templates that a build needs before it begins, and images, by their names. A build that is refused needs none.
+pub(crate) fn bases(request: &BuildRequest) -> BTreeSet<String> {
+    match text_of(request) {
+        Ok(Some(text)) => {
+            let (build_args, target) = (request.build_args.clone(), request.target.clone());
+            bases_of_dockerfile(&text, DockerfileOptions { build_args, target, context: None }).unwrap_or_default()
+        }
+        Ok(None) => [package_base(request)].into(),
+        Err(_) => BTreeSet::new(),
+    }
+}
+
 fn has_dockerfile_options(request: &BuildRequest) -> bool {
     let BuildRequest { build_args, target, context, secrets, .. } = request;
     !build_args.is_empty() || target.is_some() || context.is_some() || !secrets.is_empty()
@@ -172,12 +186,40 @@ async fn clear_cache(State(app): State<Arc<App>>, caller: Caller<Run>) -> Result
     Ok(Json(freed.into()))
 }
 
+/// Whether a build request is a form of parts, which may be large.
+pub(crate) fn has_parts(headers: &HeaderMap) -> bool {
+    content_type(headers).starts_with("multipart/form-data")
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
+}
+
+/// Reads the body of a build request completely, without a look at it.
+pub(crate) async fn read_whole(headers: &HeaderMap, mut body: Body) -> Result<Bytes, ApiError> {
+    if !has_parts(headers) {
+        return extract::read(body).await;
+    }
+    let mut whole = Vec::new();
+    loop {
+        let frame = tokio::time::timeout(STILL_FOR, body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { return Ok(whole.into()) };
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended too early"))?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        if whole.len() + bytes.len() > MOST_BYTES + AROUND_FILES {
+            extract::discard(&mut body).await;
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&bytes);
+    }
+}
+
 /// Reads a build request in any of the encodings that the public clients use.
 pub(crate) async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("multipart/form-data") {
+    if has_parts(request.headers()) {
         return parts(request).await;
     }
+    let kind = content_type(request.headers());
     let is_form = kind.starts_with("application/x-www-form-urlencoded");
     let is_json = kind.starts_with("application/json");
     let bytes = extract::read(request.into_body()).await?;
@@ -275,15 +317,20 @@ fn packages(request: &BuildRequest) -> Packages {
     }
 }
 
+/// The built-in template that packages are added to.
+fn package_base(request: &BuildRequest) -> String {
+    request.from.clone().unwrap_or_else(|| "base".to_owned())
+}
+
 fn package_build(request: BuildRequest) -> PackageBuild {
     PackageBuild {
         packages: packages(&request),
         replace: request.replace.unwrap_or(true),
         cache: cache_use(&request),
         on_failure: on_failure(&request),
+        from: package_base(&request),
         warm: request.warm,
         name: request.name,
-        from: request.from.unwrap_or_else(|| "base".to_owned()),
         vcpus: request.cpu,
         memory_mib: request.memory_mb,
         disk_mib: request.disk_mb,
@@ -338,7 +385,7 @@ impl From<RecipeError> for ApiError {
 
 /// List builds
 ///
-/// The latest builds of the workspace, newest first.
+/// The latest builds of the workspace, newest first; in a fleet, those of all nodes.
 #[utoipa::path(get, path = "/v1/templates/builds", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
     Json(app.service.builds.registry.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
@@ -396,6 +443,29 @@ mod tests {
         let request = form(b"name=x&image_ref=debian%3A12&size_mb=100").unwrap();
         assert_eq!((text_of(&request).unwrap().as_deref(), request.disk_mb), (Some("FROM debian:12"), Some(100)));
         assert!(text_of(&form(b"name=x&image_ref=a&packages=jq").unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_build_needs_its_base_or_what_its_dockerfile_names() {
+        let bases = |text: &[u8]| bases(&form(text).unwrap()).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(bases(b"name=x&packages=jq"), "base");
+        assert_eq!(bases(b"name=x&from=agent"), "agent");
+        assert_eq!(bases(b"name=x&image_ref=mine"), "mine");
+        assert_eq!(bases(b"name=x&dockerfile=FROM+mine+AS+one%0AFROM+ubuntu%3A24.04"), "base");
+        assert_eq!(bases(b"name=x&dockerfile=RUN"), "", "the build refuses it");
+    }
+
+    #[tokio::test]
+    async fn a_form_is_read_whole_or_refused_for_its_size() {
+        let mut headers = HeaderMap::new();
+        let mebibytes = |count| {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            Body::from_stream(futures_util::stream::iter(vec![Ok::<_, std::io::Error>(chunk); count]))
+        };
+        assert_eq!(read_whole(&headers, mebibytes(5)).await.unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
+        headers.insert(header::CONTENT_TYPE, "multipart/form-data; boundary=x".parse().unwrap());
+        assert_eq!(read_whole(&headers, mebibytes(5)).await.unwrap().len(), 5 << 20);
+        assert_eq!(read_whole(&headers, mebibytes(66)).await.unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 
     #[test]

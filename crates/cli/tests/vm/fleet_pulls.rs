@@ -13,17 +13,17 @@ use crate::etcd_server::EtcdServer;
 use crate::fleet::{Answer, Node, PATIENCE, refused, start_fleet, wait_for};
 
 #[track_caller]
-fn json_of(answer: &Answer, status: &str) -> Value {
+pub(crate) fn json_of(answer: &Answer, status: &str) -> Value {
     assert!(answer.head.starts_with(&format!("http/1.1 {status}")), "{}\n{}", answer.head, answer.body);
     answer.json()
 }
 
 #[track_caller]
-fn posted(node: &Node, token: &str, path: &str, body: &Value) -> Value {
+pub(crate) fn posted(node: &Node, token: &str, path: &str, body: &Value) -> Value {
     json_of(&node.ask("POST", path, token, &body.to_string()), "20")
 }
 
-const OPERATOR: &str = "host: x\r\n";
+pub(crate) const OPERATOR: &str = "host: x\r\n";
 
 /// A template that was made from a snapshot of a sandbox with a file.
 fn template_from_sandbox(node: &Node, token: &str, name: &str) {
@@ -41,7 +41,7 @@ fn template_from_sandbox(node: &Node, token: &str, name: &str) {
 
 /// What a command prints in a new sandbox of a template.
 #[track_caller]
-fn ran_in(node: &Node, token: &str, template: &str, command: &str) -> (Value, String) {
+pub(crate) fn ran_in(node: &Node, token: &str, template: &str, command: &str) -> (Value, String) {
     let sandbox = posted(node, token, "/v1/sandboxes", &json!({"template": template}));
     let path = format!("/v1/sandboxes/{}/exec", sandbox["id"].as_str().unwrap());
     let ran = posted(node, token, &path, &json!({"cmd": command}));
@@ -80,7 +80,7 @@ fn copies(node: &Node) -> Vec<Value> {
 }
 
 /// A node without templates.
-fn empty_node(name: &'static str) -> (Node, TempDir) {
+pub(crate) fn empty_node(name: &'static str) -> (Node, TempDir) {
     let (mut node, templates) = (Node::new(name), TempDir::new().unwrap());
     let path = templates.path().to_str().unwrap().to_owned();
     node.variables = vec![("SANDLING_TEMPLATES", &*path.leak()), ("SANDLING_LOG", "sandling_api=info")].leak();

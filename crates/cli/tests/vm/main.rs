@@ -5,6 +5,7 @@ mod cli;
 #[path = "../../../fleet/tests/contract/etcd_server.rs"]
 mod etcd_server;
 mod fleet;
+mod fleet_builds;
 mod fleet_e2b;
 mod fleet_failover;
 mod fleet_moves;

@@ -11,7 +11,7 @@ use crate::process_defaults::of_built_in;
 use crate::workspaces::WorkspaceName;
 
 /// The name of an empty image in a Dockerfile.
-const SCRATCH: &str = "scratch";
+pub(super) const SCRATCH: &str = "scratch";
 
 /// What a machine is made from.
 pub enum TemplateSource {
@@ -190,7 +190,7 @@ fn image_base(config: &Config, template: ImageTemplate) -> TemplateSource {
 }
 
 /// The template that replaces an image, and the remark about it.
-fn replacement(image: &str) -> Option<(&'static str, &'static str)> {
+pub(super) fn replacement(image: &str) -> Option<(&'static str, &'static str)> {
     let name = ["docker.io/", "index.docker.io/"].iter().find_map(|host| image.strip_prefix(host)).unwrap_or(image);
     let name = name.strip_prefix("library/").unwrap_or(name);
     let (name, tag) = name.split_once(':').unwrap_or((name, "latest"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sandling_engine::TemplateError;
 
-use super::base::BaseError;
+use super::base::{BaseError, SCRATCH, replacement};
 use super::dockerfile::{BaseInfo, DockerfileOptions, StageBaseName, parse};
 use super::machine::Secrets;
 use super::packages::PackageError;
@@ -48,6 +48,13 @@ pub enum DockerfileError {
     Register(#[from] RegisterError),
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+/// What a build of a Dockerfile needs before it begins: templates, and images that no template replaces, by their names.
+pub fn bases_of_dockerfile(text: &str, options: DockerfileOptions) -> Result<BTreeSet<String>, PlanError> {
+    let selection = parse(text)?.select(options)?;
+    let names = selection.names().into_iter().filter(|name| *name != SCRATCH);
+    Ok(names.map(|name| replacement(name).map_or(name, |(template, _)| template).to_owned()).collect())
 }
 
 impl Builds {
@@ -131,5 +138,23 @@ impl Builds {
             stages.push(StageSpec { base: StageBase::Source(source), note, plan: Plan::default() });
         }
         Ok((stages, selection.target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_needs_the_templates_of_its_stages() {
+        let bases = |text: &str| {
+            let options = DockerfileOptions { target: Some("app".to_owned()), ..DockerfileOptions::default() };
+            bases_of_dockerfile(text, options).unwrap().into_iter().collect::<Vec<_>>().join(" ")
+        };
+        let text = "ARG VERSION=3.13\nFROM python:${VERSION}-slim AS made\nFROM scratch AS empty\nFROM mine AS app\n\
+                    COPY --from=made /a /a\nCOPY --from=empty /b /b\nCOPY --from=tools /c /c\nFROM unused\n";
+        assert_eq!(bases(text), "base mine tools");
+        assert_eq!(bases("FROM debian:12 AS one\nFROM one AS app\n"), "debian:12");
+        assert!(bases_of_dockerfile("RUN true", DockerfileOptions::default()).is_err());
     }
 }

@@ -33,7 +33,7 @@ mod warm;
 
 pub use base::{BaseError, TemplateSource};
 pub use dockerfile::{DockerIgnore, DockerfileOptions, parse as parse_dockerfile};
-pub use from_dockerfile::{DockerfileBuild, DockerfileError};
+pub use from_dockerfile::{DockerfileBuild, DockerfileError, bases_of_dockerfile};
 pub use machine::{BuildFailure, Secrets};
 pub use packages::{PackageBuild, PackageError, Packages};
 pub use record::Stage;

@@ -91,6 +91,11 @@ impl Uploads {
         Ok(self.claims.promise(&self.path(workspace, hash)?))
     }
 
+    /// Opens the files for another node that needs them. `None` if they do not exist.
+    pub fn open(&self, workspace: &str, hash: &str) -> Option<std::fs::File> {
+        std::fs::File::open(self.path(workspace, hash).ok()?).ok()
+    }
+
     /// Deletes files, unless another build needs them or a client was just told that they exist. Several steps may have
     /// copied the same files.
     pub fn forget(&self, workspace: &str, hash: &str) {

@@ -324,6 +324,8 @@ class TemplateBuild:
     started_at: Optional[str] = None
     ended_at: Optional[str] = None
     bytes: Optional[int] = None
+    #: In a list of a fleet: the node that has it.
+    node: Optional[str] = None
 
     @property
     def is_done(self) -> bool:

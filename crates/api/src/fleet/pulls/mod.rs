@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use sandling_engine::TemplateSummary;
 use sandling_wire::Home;
 
 use copies::Copies;
@@ -39,5 +40,11 @@ pub(super) struct Pulls {
 impl Pulls {
     pub(super) fn open(home: &Home, background: Option<PullTemplates>) -> Self {
         Self { copies: Copies::open(home.fleet().join("copies.json")), background, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether a template of this node is a copy of another node's. If the list of copies cannot be read, none is.
+    pub(super) fn is_copy(&self, workspace: &str, template: &TemplateSummary) -> bool {
+        let copy = self.copies.find(workspace, &template.name).ok().flatten();
+        copy.is_some_and(|copy| template.content().is_none_or(|content| content == copy.content))
     }
 }

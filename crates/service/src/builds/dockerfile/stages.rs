@@ -1,6 +1,6 @@
 //! The stages of a Dockerfile: which of them a build needs, and what each is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sandling_oci::Config;
 
@@ -87,6 +87,8 @@ pub struct Selection {
     global: Variables,
     bases: Vec<StageBaseName>,
     needed: Vec<bool>,
+    /// What the needed stages copy files from, if it is no stage.
+    copied_from: BTreeSet<String>,
     pub target: usize,
 }
 
@@ -164,7 +166,8 @@ impl Dockerfile {
                 .or_else(|| name.parse().ok().filter(|number| *number <= last))
                 .ok_or_else(|| PlanError::NoStage(name.clone()))?,
         };
-        let mut selection = Selection { file: self, options, global, bases, needed: vec![false; last + 1], target };
+        let (needed, copied_from) = (vec![false; last + 1], BTreeSet::new());
+        let mut selection = Selection { file: self, options, global, bases, needed, copied_from, target };
         selection.find_needed(&names)?;
         Ok(selection)
     }
@@ -189,8 +192,11 @@ impl Selection {
             let stage = &self.file.stages[at];
             for instruction in &stage.instructions {
                 for from in origins(instruction, Scope::of(&self.global, instruction.escape))? {
-                    if let Some(earlier) = stage_reference(&names[..at], &from) {
-                        self.needed[earlier] = true;
+                    match stage_reference(&names[..at], &from) {
+                        Some(earlier) => self.needed[earlier] = true,
+                        None => {
+                            self.copied_from.insert(from);
+                        }
                     }
                 }
             }
@@ -201,6 +207,15 @@ impl Selection {
     /// What each needed stage is made from.
     pub fn bases(&self) -> impl Iterator<Item = (usize, &StageBaseName)> {
         self.bases.iter().enumerate().filter(|(at, _)| self.needed[*at])
+    }
+
+    /// The templates and images that the needed stages are made from, or copy files from.
+    pub fn names(&self) -> BTreeSet<&str> {
+        let bases = self.bases().filter_map(|(_, base)| match base {
+            StageBaseName::Named(name) => Some(name.as_str()),
+            StageBaseName::Stage(_) => None,
+        });
+        bases.chain(self.copied_from.iter().map(String::as_str)).collect()
     }
 
     /// The steps of all needed stages. `found` describes the bases that are no stages.
