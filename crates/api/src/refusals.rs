@@ -284,6 +284,9 @@ impl From<VolumeError> for ApiError {
             VolumeError::Guest(error) => error.into(),
             VolumeError::Files(source) if is_full(&source) => no_space("the server's disk is full"),
             VolumeError::Store(error) => error.into(),
+            VolumeError::Incomplete(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "volume_incomplete", message).retry_after(1)
+            }
             VolumeError::CutOff => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "cut_off", "the sandbox ended meanwhile").retry_after(1)
             }

@@ -13,6 +13,7 @@ mod events;
 mod fair_slots;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hashing;
 mod host;
 mod lifecycle;
 mod link;
@@ -26,6 +27,7 @@ mod registry;
 mod sandbox;
 pub mod scan;
 mod snapshot;
+mod sparse;
 pub mod store;
 mod task;
 mod trace;
@@ -70,4 +72,4 @@ pub use snapshot::{
 };
 pub use store::{Event, StoreError, Unreadable, secrets_in_any_header, unreadable_rows};
 pub use trace::TRACE_TARGET;
-pub use volume::{VolumeError, VolumeSpec, VolumeView, Volumes};
+pub use volume::{IncomingVolume, VolumeError, VolumeMoment, VolumeSpec, VolumeView, Volumes};

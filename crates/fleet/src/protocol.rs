@@ -29,7 +29,7 @@ pub struct Incompatible {
 }
 
 impl Protocol {
-    /// What this program speaks. In 2, nodes tell each other which etcd they use, and know sandboxes with failover.
+    /// What this program speaks. In 2, nodes tell each other which etcd they use, know sandboxes with failover, and copy volumes.
     pub const OWN: Self = Self { current: 2, oldest: 1 };
 
     /// From this number on, nodes know that a fleet can get another etcd.
@@ -37,6 +37,9 @@ impl Protocol {
 
     /// From this number on, nodes know sandboxes with failover. Earlier ones refuse to create them, and would move them without.
     pub const FAILOVER: u32 = 2;
+
+    /// From this number on, nodes copy volumes to each other.
+    pub const VOLUME_COPIES: u32 = 2;
 
     /// What a node speaks that says nothing about it.
     pub const FIRST: Self = Self { current: 1, oldest: 1 };

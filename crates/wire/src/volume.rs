@@ -20,6 +20,16 @@ pub struct CopyVolume {
     pub name: String,
 }
 
+/// A copy of a volume.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CloneVolume {
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    pub name: String,
+    /// In a fleet: the node that gets the copy; if absent, the node of the volume.
+    pub node: Option<String>,
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct VolumeView {
     pub name: String,

@@ -248,6 +248,19 @@ def test_a_volume_is_made_once_even_if_two_want_it(colour: Colour, server: FakeS
     assert volume.mount("/data", read_only=True).to_wire() == {"name": "v", "mount": "/data", "read_only": True}
 
 
+def test_a_volume_is_copied_to_the_node_that_is_named(colour: Colour, server: FakeServer) -> None:
+    server.answers["GET", "/v1/volumes/v"] = Answer(200, {"name": "v", "size_mb": 16})
+    server.answers["POST", "/v1/volumes/v/clone"] = Answer(201, {"name": "copy", "size_mb": 16})
+
+    async def work() -> Any:
+        volume = await settle(colour.Volume.get("v", client=connect(colour, server)))
+        await settle(volume.clone("near"))
+        return await settle(volume.clone("far", node="b"))
+
+    assert colour.run(work).name == "copy"
+    assert [request.body for request in server.requests[1:]] == [{"name": "near"}, {"name": "far", "node": "b"}]
+
+
 def exec_answer(code: int) -> Answer:
     return Answer(200, {"stdout": "x\n", "stderr": "", "exit_code": code})
 

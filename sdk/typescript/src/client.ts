@@ -19,6 +19,8 @@ import { Transport } from "./transport.js";
 
 /** Creating a machine may take longer than other requests. */
 const CREATE_WITHIN_MS = 300_000;
+/** A large volume may have to be copied to another node. */
+const COPY_WITHIN_MS = 3_600_000;
 /** A create from an image may pull it first. */
 const IMAGE_WITHIN_MS = 1_800_000;
 const LOST_ATTEMPTS = 3;
@@ -228,10 +230,16 @@ export class Volumes {
     return fromWire(await this.#transport.request("GET", `/v1/volumes/${encodeURIComponent(name)}`));
   }
 
-  /** Makes a `clone` or one of its `snapshots`. */
-  async copy(name: string, copy: string, kind: "clone" | "snapshots" = "clone"): Promise<VolumeInfo> {
+  /** Makes a `clone` or one of its `snapshots`. `node` is the node of the fleet that gets a clone. */
+  async copy(
+    name: string,
+    copy: string,
+    kind: "clone" | "snapshots" = "clone",
+    options: { node?: string } = {},
+  ): Promise<VolumeInfo> {
     const path = `/v1/volumes/${encodeURIComponent(name)}/${kind}`;
-    return fromWire(await this.#transport.request("POST", path, { body: { name: copy } }));
+    const body = toWire({ name: copy, node: options.node });
+    return fromWire(await this.#transport.request("POST", path, { body, timeoutMs: COPY_WITHIN_MS }));
   }
 
   async delete(name: string): Promise<void> {

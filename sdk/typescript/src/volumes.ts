@@ -50,9 +50,9 @@ export class Volume {
     return { name: this.name, mount: path, readOnly: options.readOnly ?? false };
   }
 
-  /** Creates a copy of this volume. */
-  async clone(name: string): Promise<Volume> {
-    return new Volume(await this.#client.volumes.copy(this.name, name, "clone"), this.#client);
+  /** Creates a copy of this volume. In a fleet, `node` names the node that gets it. */
+  async clone(name: string, options: { node?: string } = {}): Promise<Volume> {
+    return new Volume(await this.#client.volumes.copy(this.name, name, "clone", options), this.#client);
   }
 
   /** Creates a read-only copy of this moment. It can be cloned. */

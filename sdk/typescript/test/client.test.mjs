@@ -226,6 +226,20 @@ test("a volume is made once even if two want it", async () => {
   });
 });
 
+test("a volume is copied to the node that is named", async () => {
+  const answers = {
+    "GET /v1/volumes/v": { body: { name: "v", size_mb: 16 } },
+    "POST /v1/volumes/v/clone": { status: 201, body: { name: "copy", size_mb: 16 } },
+  };
+  await against(answers, async (client, sent) => {
+    const volume = await sandling.Volume.get("v", client);
+    await volume.clone("near");
+    assert.equal((await volume.clone("far", { node: "b" })).name, "copy");
+    const bodies = sent().map(({ body }) => body);
+    assert.deepEqual(bodies.slice(1), [{ name: "near" }, { name: "far", node: "b" }]);
+  });
+});
+
 function explorable(codes) {
   const ids = codes.map((_, index) => `c${index}`);
   const children = ids.map((id) => ({ id, status: "running", metadata: { fork_tree_id: "t" } }));

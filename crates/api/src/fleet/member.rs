@@ -229,6 +229,8 @@ impl Fleet {
             (&Method::GET, pulls::OFFER) => pulls::answer_offer(app, request).await,
             (&Method::POST, pulls::OFFER) => pulls::answer_send(app, request).await,
             (&Method::GET, quotas::PATH) => quotas::answer(self, app, &request),
+            (&Method::GET, volumes::PATH) => volumes::answer_size(app, request.uri().query()),
+            (&Method::POST, volumes::PATH) => volumes::answer_send(app, request.uri().query()).await,
             (&Method::POST, accounts::PATH) => self.answer_push(app, request).await?,
             (&Method::POST, moves::OFFER) => moves::answer_offer(self, app, request).await,
             (&Method::POST, moves::TAKE) => moves::answer_take(self, app, request).await,
@@ -265,6 +267,7 @@ impl Fleet {
             &Method::POST if matches!(path, "/v1/volumes" | "/volumes") => {
                 return volumes::create(self, app, request, here).await;
             }
+            &Method::POST if volumes::is_clone(path) => return volumes::clone(self, app, request, here).await,
             &Method::GET if path == templates::PATH => templates::list(self, app, request, here).await,
             &Method::GET if theirs::is_list(path) => return theirs::answer_list(self, app, request, here).await,
             method if theirs::has_name_in_body(method, path) => {
@@ -276,7 +279,12 @@ impl Fleet {
     }
 
     /// Answers here, unless the request names something that only another node has.
-    async fn answer_by_name(&self, app: &App, request: Request, here: Here<'_>) -> Result<Response, ApiError> {
+    pub(super) async fn answer_by_name(
+        &self,
+        app: &App,
+        request: Request,
+        here: Here<'_>,
+    ) -> Result<Response, ApiError> {
         let (parts, body) = request.into_parts();
         let owner = match Sought::of(app, &parts).filter(|sought| !sought.is_here(app)) {
             Some(sought) if sought.is_e2bs_delete(&parts) => {

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use sandling_fleet::{Incompatible, Protocol};
+use sandling_fleet::{Incompatible, Member, Protocol};
 
 use super::member::Fleet;
 use crate::error::ApiError;
@@ -20,13 +20,24 @@ pub(super) fn refused(error: &Incompatible) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "node_incompatible", error.to_string())
 }
 
+fn too_old(node: &str, what: &str) -> ApiError {
+    let message = format!("node {node} must be upgraded first, because its version of Sandling does not know {what}");
+    ApiError::conflict("node_too_old", message)
+}
+
 impl Fleet {
     /// Refuses a sandbox with failover while a member does not know what that is: the member may get the create.
     pub(crate) fn check_all_know_failover(&self) -> Result<(), ApiError> {
         let Some(node) = self.membership.behind(Protocol::FAILOVER) else { return Ok(()) };
-        let message =
-            format!("node {node} must be upgraded first, because its version of Sandling does not know `failover`");
-        Err(ApiError::conflict("node_too_old", message))
+        Err(too_old(&node, "`failover`"))
+    }
+
+    /// Refuses a copy of a volume to or from a node that does not know that.
+    pub(super) fn check_knows_volume_copies(&self, node: &Member) -> Result<(), ApiError> {
+        if node.record.protocol.current >= Protocol::VOLUME_COPIES {
+            return Ok(());
+        }
+        Err(too_old(&node.name, "copies of volumes between nodes"))
     }
 
     /// Refuses a node whose version is too far from this one's. The header is removed, so that no server in a sandbox sees it.

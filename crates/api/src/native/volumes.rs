@@ -3,9 +3,10 @@
 use axum::extract::State;
 use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
 use sandling_service::WorkspaceName;
-use sandling_wire::{CopyVolume, CreateVolume, VolumeView};
+use sandling_wire::{CloneVolume, CopyVolume, CreateVolume, VolumeView};
 
 use crate::convert::volume::USUAL_MB;
+use crate::fleet::Fleet;
 use crate::prelude::*;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -65,12 +66,25 @@ async fn delete(call: Call<Run>) -> Result<StatusCode, ApiError> {
 /// Copy a volume
 ///
 /// Another volume that begins with what is on this one. If a sandbox writes it, that stands still for as long as it
-/// takes to copy.
+/// takes to copy. In a fleet, `node` names the node that gets the copy. The response comes when the copy is complete.
 #[utoipa::path(
-    post, path = "/v1/volumes/{name}/clone", request_body = CopyVolume, responses((status = 201, body = VolumeView)),
+    post, path = "/v1/volumes/{name}/clone", request_body = CloneVolume, responses((status = 201, body = VolumeView)),
 )]
-async fn clone(call: Call<Run>, body: JsonBody<CopyVolume>) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
-    copy(&call.app, &call.caller, &call.item, &body.value.name, VolumeKind::Ordinary).await
+async fn clone(call: Call<Run>, body: JsonBody<CloneVolume>) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    let CloneVolume { name, node } = body.value;
+    if let Some(node) = node {
+        let Some(fleet) = Fleet::of(&call.app) else {
+            let message = "this server is in no fleet, so it has no nodes to copy a volume to; leave `node` out";
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "no_fleet", message));
+        };
+        fleet.check_is_node(&node)?;
+        let workspace = call.workspace();
+        if call.app.engine.volumes().find(workspace.as_str(), &call.item)?.is_none() {
+            let made = fleet.fetch_volume(&call.app, workspace, &call.item, &name).await?;
+            return Ok((StatusCode::CREATED, Json(made.into_wire())));
+        }
+    }
+    copy(&call.app, &call.caller, &call.item, &name, VolumeKind::Ordinary).await
 }
 
 /// Keep a moment of a volume

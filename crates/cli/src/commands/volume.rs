@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::waiting;
 use crate::client::{Client, segment};
 use crate::options::VolumeCommand;
 use crate::show;
@@ -33,8 +34,8 @@ pub async fn volume(command: &VolumeCommand) -> anyhow::Result<()> {
         }
         VolumeCommand::Ls { json } => list(client.get("/v1/volumes").await?, *json),
         VolumeCommand::Inspect { name } => show::json(&client.get::<Value>(&path(name)).await?),
-        VolumeCommand::Clone { name, copy } => {
-            client.tell(&format!("{}/clone", path(name)), &json!({ "name": copy })).await?;
+        VolumeCommand::Clone { name, copy, node } => {
+            clone(&client, name, copy, node.as_deref()).await?;
             show::line(copy)
         }
         VolumeCommand::Snapshot { name, snapshot } => {
@@ -49,6 +50,18 @@ pub async fn volume(command: &VolumeCommand) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+async fn clone(client: &Client, name: &str, copy: &str, node: Option<&str>) -> anyhow::Result<()> {
+    let mut body = json!({ "name": copy });
+    let mut what = format!("copying {name}");
+    if let Some(node) = node {
+        // Servers of earlier versions know no nodes here.
+        body["node"] = node.into();
+        what += &format!(" to node {node}");
+    }
+    let path = format!("{}/clone", path(name));
+    Ok(waiting::saying(what, client.tell(&path, &body)).await?)
 }
 
 fn path(name: &str) -> String {

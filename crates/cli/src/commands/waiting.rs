@@ -1,4 +1,4 @@
-//! Progress while a sandbox is created, if that takes long.
+//! Progress while a sandbox is created or a volume copied, if that takes long.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -42,17 +42,22 @@ pub async fn with_progress<T>(client: &Client, wanted: &CreateSandbox, creating:
 
 /// Waits for a sandbox of a template. The first one of a size has to wait until the template is baked in this size.
 pub async fn of_size<T>(wanted: &CreateSandbox, creating: impl Future<Output = T>) -> T {
-    let mut creating = pin!(creating);
     let Some(size) = own_size(wanted) else { return creating.await };
-    if let Ok(done) = timeout(QUIET, &mut creating).await {
+    let template = wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE);
+    let what =
+        format!("preparing {template} with {size}; the first sandbox of a size takes a minute or two without KVM");
+    saying(what, creating).await
+}
+
+/// Waits for something, and says what it is if that takes long.
+pub async fn saying<T>(what: String, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    if let Ok(done) = timeout(QUIET, &mut work).await {
         return done;
     }
     let progress = show::Progress::new();
-    let template = wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE);
-    progress.say(format!(
-        "preparing {template} with {size}; the first sandbox of a size takes a minute or two without KVM"
-    ));
-    let done = creating.await;
+    progress.say(what);
+    let done = work.await;
     progress.done();
     done
 }

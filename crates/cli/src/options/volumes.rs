@@ -24,7 +24,13 @@ pub enum VolumeCommand {
     /// Print a volume's details as JSON
     Inspect { name: String },
     /// Create a writable copy of a volume
-    Clone { name: String, copy: String },
+    Clone {
+        name: String,
+        copy: String,
+        /// Node that gets the copy, in a fleet; by default, the volume's
+        #[arg(long, value_name = "NODE")]
+        node: Option<String>,
+    },
     /// Create a read-only snapshot of a volume; it can be mounted and cloned
     Snapshot { name: String, snapshot: String },
     /// Delete volumes and their data; fails while a sandbox uses the volume

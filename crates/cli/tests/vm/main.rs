@@ -13,6 +13,7 @@ mod fleet_pulls;
 mod fleet_rebuild;
 mod fleet_store;
 mod fleet_versions;
+mod fleet_volumes;
 mod fleet_workspaces;
 #[path = "../../../engine/tests/vm/harness.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]

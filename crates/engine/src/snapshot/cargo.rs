@@ -12,17 +12,17 @@ use sandling_wire::private_directory;
 use serde::{Deserialize, Serialize};
 use tokio::sync::MutexGuard;
 
-use super::export::write_file;
 use super::files::Files;
-use super::hashing::{Hashed, digest_of};
 use super::import::{ImportError, are_layer_names, read_file};
 use super::portable::MadeOn;
 use super::restore::{BakeFiles, RestoreError};
 use super::snapshots::{HeldSnapshot, Snapshots};
 use super::work_dir::WorkDir;
+use crate::hashing::{Hashed, digest_of};
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
 use crate::model::{Base, Part, SnapshotId, SnapshotInfo, Visibility};
+use crate::sparse::write_parts;
 use crate::store::StoreError;
 
 /// How much space must stay free.
@@ -257,7 +257,7 @@ impl Snapshots {
                 _ => file.kind.path(&self.dir, &file.owner),
             };
             let mut hashed = Hashed::new(&mut out);
-            write_file(File::open(path)?, file.bytes, &mut hashed)?;
+            write_parts(File::open(path)?, file.bytes, &mut hashed)?;
             let digest = hashed.digest();
             out.write_all(&digest)?;
         }

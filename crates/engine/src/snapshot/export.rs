@@ -1,16 +1,17 @@
 //! Writing a snapshot as one file.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::Files;
-use super::hashing::Hashed;
-use super::portable::{Entry, ExportError, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, roles};
+use super::portable::{Entry, ExportError, MAGIC, MadeOn, Manifest, Role, roles};
 use super::restore::BakeFiles;
 use super::snapshots::Snapshots;
+use crate::hashing::Hashed;
 use crate::model::SnapshotInfo;
+use crate::sparse::write_parts;
 
 /// Fast, and good enough for memory, which is most of it.
 const LEVEL: i32 = 3;
@@ -69,37 +70,11 @@ fn write(manifest: &Manifest, files: Vec<File>, mut out: impl Write) -> io::Resu
     all.update(&text);
     for (entry, file) in manifest.files.iter().zip(files) {
         let mut hashed = Hashed::new(&mut stream);
-        write_file(file, entry.bytes, &mut hashed)?;
+        write_parts(file, entry.bytes, &mut hashed)?;
         let digest = hashed.digest();
         all.update(&digest);
         stream.write_all(&digest)?;
     }
     stream.write_all(all.finalize().as_bytes())?;
     stream.finish()?.flush()
-}
-
-/// Writes the parts of a file that are not holes.
-pub(super) fn write_file(mut file: File, length: u64, out: &mut impl Write) -> io::Result<()> {
-    let mut buffer = vec![0; LONGEST_PART];
-    let mut at = 0;
-    while at < length {
-        let data = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data))?.min(length);
-        file.seek(SeekFrom::Start(data))?;
-        at = data;
-        while at < hole {
-            let part = usize::try_from(hole - at).unwrap_or(LONGEST_PART).min(LONGEST_PART);
-            file.read_exact(&mut buffer[..part])?;
-            out.write_all(&at.to_le_bytes())?;
-            out.write_all(&(part as u32).to_le_bytes())?;
-            out.write_all(&buffer[..part])?;
-            at += part as u64;
-        }
-    }
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(&0u32.to_le_bytes())
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use sandling_wire::new_private_directory;
 use serde_json::Value;
 
 use super::files::Files;
-use super::hashing::{Hashed, digest_of};
-use super::portable::{Entry, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
+use super::portable::{Entry, LONGEST_MANIFEST, MAGIC, MadeOn, Manifest, Role, base_id, roles};
 use super::snapshots::Snapshots;
 use super::work_dir::WorkDir;
+use crate::hashing::{Hashed, digest_of};
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
 use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_row};
+use crate::sparse::{PartsError, read_parts};
 use crate::store::StoreError;
 
 /// How much space must stay free.
@@ -60,6 +61,16 @@ impl From<io::Error> for ImportError {
             // The decompressor reports damaged input with these kinds.
             io::ErrorKind::Other | io::ErrorKind::InvalidData => Self::Damaged("it cannot be decompressed"),
             _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<PartsError> for ImportError {
+    fn from(error: PartsError) -> Self {
+        match error {
+            PartsError::Outside => Self::Damaged("a part of a file lies outside of it"),
+            PartsError::Read(error) => error.into(),
+            PartsError::Write(error) => Self::Io(error),
         }
     }
 }
@@ -384,27 +395,9 @@ impl Import<'_> {
 }
 
 pub(super) fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Result<(), ImportError> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(ImportError::Io)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(ImportError::Io)?;
     file.set_len(length).map_err(ImportError::Io)?;
-    let mut buffer = vec![0; LONGEST_PART];
-    let mut end = 0;
-    loop {
-        let (mut offset, mut part) = ([0; 8], [0; 4]);
-        from.read_exact(&mut offset)?;
-        from.read_exact(&mut part)?;
-        let (offset, part) = (u64::from_le_bytes(offset), u32::from_le_bytes(part) as usize);
-        if part == 0 {
-            return Ok(());
-        }
-        let within = offset.checked_add(part as u64).is_some_and(|until| until <= length);
-        if part > LONGEST_PART || offset < end || !within {
-            return Err(ImportError::Damaged("a part of a file lies outside of it"));
-        }
-        from.read_exact(&mut buffer[..part])?;
-        file.seek(SeekFrom::Start(offset)).map_err(ImportError::Io)?;
-        file.write_all(&buffer[..part]).map_err(ImportError::Io)?;
-        end = offset + part as u64;
-    }
+    Ok(read_parts(from, &file, length)?)
 }
 
 fn same(one: &Path, other: &Path) -> io::Result<bool> {

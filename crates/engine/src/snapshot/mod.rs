@@ -21,7 +21,6 @@ mod error;
 mod export;
 mod fetched;
 mod files;
-mod hashing;
 mod import;
 mod kept;
 pub(crate) mod mend;

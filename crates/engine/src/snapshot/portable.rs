@@ -22,8 +22,6 @@ use super::restore::RestoreError;
 use crate::model::{SnapshotId, SnapshotInfo};
 
 pub(super) const MAGIC: &[u8] = b"sandling-snapshot 1\n";
-/// The longest part of a file that is sent as one.
-pub(super) const LONGEST_PART: usize = 1 << 20;
 /// The longest manifest that is read.
 pub(super) const LONGEST_MANIFEST: u32 = 4 << 20;
 

@@ -7,8 +7,8 @@ use sandling_vmm::machine::Layer;
 use sandling_vmm::memory::Memory;
 
 use super::files::Files;
-use super::hashing::digest_of;
 use super::snapshots::Snapshots;
+use crate::hashing::digest_of;
 use crate::machine::{BakeError, Baked, Kernel, PagesWritten, Source, Start, can_restore, root_layer};
 use crate::model::{Part, SandboxInfo, SnapshotInfo, Standing, Sum, disk_layer_name, top_name};
 use crate::process_cache::Cached;

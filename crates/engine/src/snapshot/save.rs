@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 use super::error::SnapshotError;
 use super::files::Files;
-use super::hashing::digest_of;
 use super::snapshots::Snapshots;
 use super::unwritten::WritingSnapshot;
 use super::waiting::WaitingSaves;
+use crate::hashing::digest_of;
 use crate::machine::PagesWritten;
 use crate::model::{
     Digests, Kept, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility, top_name,

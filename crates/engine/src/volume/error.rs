@@ -38,6 +38,8 @@ pub enum VolumeError {
         "a sandbox with volumes has no checkpoints: going back would put old memory over newer files; use a fork or a snapshot"
     )]
     NoCheckpoints,
+    #[error("the volume did not arrive whole: {0}; nothing was stored, so repeat the request")]
+    Incomplete(&'static str),
     #[error("the volume could not be mounted")]
     Guest(#[from] LinkError),
     #[error("the volume could not be plugged in")]

@@ -31,6 +31,15 @@ pub struct VolumeView {
 impl Volumes {
     /// Makes an empty volume.
     pub async fn create(&self, workspace: &str, name: &str, size_mib: u32) -> Result<VolumeView, VolumeError> {
+        self.check_new(workspace, name, size_mib)?;
+        let info = volume(workspace, name, size_mib, VolumeKind::Ordinary, None);
+        let file = self.file(&info.id);
+        let made = make_file_system(&file, size_mib).await;
+        self.enter(info, made)
+    }
+
+    /// Refuses a volume that cannot be made.
+    pub(super) fn check_new(&self, workspace: &str, name: &str, size_mib: u32) -> Result<(), VolumeError> {
         check_name(name)?;
         if !(LEAST_MIB..=MOST_MIB).contains(&size_mib) {
             return Err(VolumeError::Size(size_mib));
@@ -38,11 +47,7 @@ impl Volumes {
         if self.store.volume_named(workspace, name)?.is_some() {
             return Err(VolumeError::Exists(name.to_owned()));
         }
-        self.room_for(size_mib)?;
-        let info = volume(workspace, name, size_mib, VolumeKind::Ordinary, None);
-        let file = self.file(&info.id);
-        let made = make_file_system(&file, size_mib).await;
-        self.enter(info, made)
+        self.room_for(size_mib)
     }
 
     /// The volumes of a workspace, oldest first.

@@ -167,7 +167,7 @@ impl Fleet {
     }
 
     /// An answer in JSON. `None` if there is no such thing.
-    pub(super) async fn ask_for<T: DeserializeOwned>(
+    pub(in crate::fleet) async fn ask_for<T: DeserializeOwned>(
         &self,
         app: &App,
         member: &Member,

@@ -23,6 +23,8 @@ from .transport import AsyncTransport
 
 #: Creating a machine may take longer than other requests.
 CREATE_WITHIN = 300.0
+#: A large volume may have to be copied to another node.
+COPY_WITHIN = 3600.0
 #: A create from an image may pull it first.
 IMAGE_WITHIN = 1800.0
 #: How often to check for a cancellation.
@@ -230,10 +232,11 @@ class AsyncVolumes:
         told: VolumeInfo = await self._client._transport.request("GET", f"/v1/volumes/{name}")
         return told
 
-    async def copy(self, name: str, copy: str, kind: str = "clone") -> VolumeInfo:
-        """Makes a ``clone`` or one of its ``snapshots``."""
+    async def copy(self, name: str, copy: str, kind: str = "clone", *, node: Optional[str] = None) -> VolumeInfo:
+        """Makes a ``clone`` or one of its ``snapshots``. ``node`` is the node of the fleet that gets a clone."""
         path = f"/v1/volumes/{name}/{kind}"
-        told: VolumeInfo = await self._client._transport.request("POST", path, body={"name": copy})
+        body = {"name": copy} if node is None else {"name": copy, "node": node}
+        told: VolumeInfo = await self._client._transport.request("POST", path, body=body, timeout=COPY_WITHIN)
         return told
 
     async def delete(self, name: str) -> None:

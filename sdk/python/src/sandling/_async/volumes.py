@@ -59,9 +59,9 @@ class AsyncVolume:
         """Mounts this volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
-    async def clone(self, name: str) -> AsyncVolume:
-        """Creates a copy of this volume."""
-        return type(self)(await self._client.volumes.copy(self.name, name, "clone"), self._client)
+    async def clone(self, name: str, *, node: Optional[str] = None) -> AsyncVolume:
+        """Creates a copy of this volume. In a fleet, ``node`` names the node that gets it."""
+        return type(self)(await self._client.volumes.copy(self.name, name, "clone", node=node), self._client)
 
     async def snapshot(self, name: str) -> AsyncVolume:
         """Creates a read-only copy of this moment. It can be cloned."""

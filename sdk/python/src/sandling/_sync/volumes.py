@@ -60,9 +60,9 @@ class Volume:
         """Mounts this volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
-    def clone(self, name: str) -> Volume:
-        """Creates a copy of this volume."""
-        return type(self)(self._client.volumes.copy(self.name, name, "clone"), self._client)
+    def clone(self, name: str, *, node: Optional[str] = None) -> Volume:
+        """Creates a copy of this volume. In a fleet, ``node`` names the node that gets it."""
+        return type(self)(self._client.volumes.copy(self.name, name, "clone", node=node), self._client)
 
     def snapshot(self, name: str) -> Volume:
         """Creates a read-only copy of this moment. It can be cloned."""

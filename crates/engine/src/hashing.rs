@@ -5,24 +5,24 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// The BLAKE3 digest of a file, in hex.
-pub(super) fn digest_of(path: &Path) -> io::Result<String> {
+pub(crate) fn digest_of(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Passes bytes on, and computes their digest.
-pub(super) struct Hashed<T> {
-    pub(super) inner: T,
-    pub(super) hasher: blake3::Hasher,
+pub(crate) struct Hashed<T> {
+    pub(crate) inner: T,
+    pub(crate) hasher: blake3::Hasher,
 }
 
 impl<T> Hashed<T> {
-    pub(super) fn new(inner: T) -> Self {
+    pub(crate) fn new(inner: T) -> Self {
         Self { inner, hasher: blake3::Hasher::new() }
     }
 
-    pub(super) fn digest(&self) -> [u8; 32] {
+    pub(crate) fn digest(&self) -> [u8; 32] {
         *self.hasher.finalize().as_bytes()
     }
 }
