@@ -5,8 +5,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use sandling_engine::SandboxId;
 
+use crate::build_form;
 use crate::e2b::split_frames;
-use crate::native::template_builds;
 use crate::preview::{credentials, host, proxy};
 use crate::range::{RequestedRange, requested};
 
@@ -36,6 +36,6 @@ pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
 
 /// Reads the request of a template build. Returns the paths and sizes of its files, or the error's message.
 pub async fn build_request(request: Request) -> Result<Vec<(String, usize)>, String> {
-    let (_, files) = template_builds::read(request).await.map_err(|error| error.message)?;
+    let (_, files) = build_form::read(request).await.map_err(|error| error.message)?;
     Ok(files.into_iter().map(|(path, content)| (path, content.len())).collect())
 }

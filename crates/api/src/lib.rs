@@ -8,6 +8,7 @@ mod activity;
 mod app;
 mod audit;
 mod auth;
+mod build_form;
 mod call;
 mod cell;
 mod cell_lanes;

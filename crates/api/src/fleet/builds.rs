@@ -17,11 +17,12 @@ use sandling_wire::BuildRequest;
 
 use super::find::Sought;
 use super::here::{Here, Opened};
-use super::member::{Fleet, unreachable};
+use super::member::{Fleet, unavailable, unreachable};
 use crate::app::App;
 use crate::auth::{presented, query_value};
+use crate::build_form;
 use crate::error::ApiError;
-use crate::native::template_builds;
+use crate::extract::too_slow;
 use crate::piped;
 
 pub(super) const PATH: &str = "/v1/templates/build";
@@ -32,6 +33,9 @@ const MOST_BASES: usize = 16;
 /// How many forms of builds a node keeps in memory for its clients, and how many of one workspace.
 const FORMS: usize = 8;
 const FORMS_PER_WORKSPACE: usize = 2;
+/// How long a form may wait for the others, and how long it may take to arrive.
+const TURN_WITHIN: Duration = Duration::from_secs(60);
+const ARRIVE_WITHIN: Duration = Duration::from_secs(600);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How ranks begin: this node has a copy of another node's template, a build that is under way, or a template of its own.
@@ -89,13 +93,18 @@ async fn read(
         return Ok((Request::from_parts(parts, body), None));
     };
     let workspace = principal.workspace.clone();
-    let slot = match slots.filter(|_| template_builds::has_parts(&parts.headers)) {
-        Some(slots) => Some(slots.acquire(workspace.as_str()).await),
+    let slot = match slots.filter(|_| build_form::has_parts(&parts.headers)) {
+        Some(slots) => {
+            let turn = tokio::time::timeout(TURN_WITHIN, slots.acquire(workspace.as_str())).await;
+            let why = "other builds still send their files";
+            Some(turn.map_err(|_| unavailable("cannot read the files of the build", why))?)
+        }
         None => None,
     };
-    let body = template_builds::read_whole(&parts.headers, body).await?;
+    let reading = tokio::time::timeout(ARRIVE_WITHIN, build_form::read_whole(&parts.headers, body));
+    let body = reading.await.map_err(|_| too_slow())??;
     let opened = Opened { parts, body, principal };
-    let build = template_builds::read(opened.request()).await.ok();
+    let build = build_form::read(opened.request()).await.ok();
     let wanted = build.map(|(build, _)| Wanted { workspace, build, _slot: slot });
     Ok((opened.request(), wanted))
 }
@@ -116,7 +125,7 @@ impl Wanted {
         if owner.is_some() || name.has_here(app) {
             return owner;
         }
-        let bases = template_builds::bases(&self.build).into_iter().take(MOST_BASES);
+        let bases = build_form::bases(&self.build).into_iter().take(MOST_BASES);
         let bases: Vec<_> = bases.map(|base| Sought::template(workspace, &base)).collect();
         let here = bases.iter().filter(|base| base.has_here(app)).count();
         if here == bases.len() {
@@ -142,6 +151,8 @@ impl Wanted {
         let response = asking.map_err(|_| silent("it was asked for the files of the build"))??;
         match response.status() {
             StatusCode::OK => {}
+            // Another build may have fetched them here meanwhile.
+            StatusCode::NOT_FOUND if uploads.has(workspace, hash)? => return Ok(()),
             StatusCode::NOT_FOUND => {
                 let message = "another build has used the files of this build, so they were deleted; upload them again";
                 return Err(ApiError::bad_request(message));

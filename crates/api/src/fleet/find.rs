@@ -241,7 +241,9 @@ impl Sought {
 
     /// The other node that has it. `None` if there is none, so that this node says so.
     pub(super) async fn owner(&self, fleet: &Fleet, app: &App) -> Result<Option<Member>, ApiError> {
-        let Found { mut at, silent } = self.elsewhere(fleet, app, ANSWER_WITHIN).await;
+        // The name of a build need not exist.
+        let within = if self.kind == Kind::BuildName { ENOUGH_AFTER } else { ANSWER_WITHIN };
+        let Found { mut at, silent } = self.elsewhere(fleet, app, within).await;
         if self.kind.is_ranked()
             && let Some(own) = self.here(app)
         {

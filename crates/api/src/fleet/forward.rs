@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use sandling_fleet::{Member, NodeRecord};
 use tokio::net::TcpStream;
@@ -28,6 +29,12 @@ use crate::preview::proxy;
 use crate::tls::machine_of;
 
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// A node that lost its power or its network says nothing, however long its answer may take. It is asked for a sign of life
+/// when nothing arrived for so long, then every few seconds, and is given up when so many of these questions had no answer.
+const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(20);
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(10);
+const SIGNS_MISSED: u32 = 6;
+const UNHEARD_FOR: Duration = Duration::from_secs(90);
 /// Longer than an etcd may take to start.
 const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 
@@ -125,6 +132,7 @@ pub(super) async fn connect(
     let connect = async {
         let stream = TcpStream::connect(&record.address).await.map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
+        let _ = expect_signs_of_life(&stream);
         let name = ServerName::try_from(server_name(node)).map_err(|error| error.to_string())?;
         let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
         // A removed machine may still answer where its successor should.
@@ -135,4 +143,12 @@ pub(super) async fn connect(
     };
     let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
     connected.unwrap_or_else(|_| Err("the connection timed out".to_owned()))
+}
+
+fn expect_signs_of_life(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SIGN_OF_LIFE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, SIGN_OF_LIFE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, SIGNS_MISSED)?;
+    sockopt::set_tcp_user_timeout(stream, UNHEARD_FOR.as_millis() as u32)
 }

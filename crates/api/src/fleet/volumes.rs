@@ -29,6 +29,7 @@ use crate::app::App;
 use crate::auth::query_value;
 use crate::error::ApiError;
 use crate::piped;
+use crate::refusals::no_space;
 
 /// What a node asks the one that has a volume.
 pub(super) const PATH: &str = "/fleet/volume";
@@ -155,10 +156,16 @@ impl Fleet {
         if response.status() == StatusCode::OK {
             return Ok(response);
         }
+        let status = response.status();
         let why = Limited::new(response.into_body(), LONGEST_REFUSAL).collect().await;
         let why = why.map(|why| String::from_utf8_lossy(&why.to_bytes()).into_owned()).unwrap_or_default();
-        let why = format!("node {} does not send it: {why}", holder.name);
-        Err(unavailable(&format!("cannot copy volume `{name}`"), &why))
+        let told = format!("node {} does not send it: {why}", holder.name);
+        Err(match status {
+            StatusCode::NOT_FOUND => VolumeError::Unknown(name.to_owned()).into(),
+            StatusCode::CONFLICT => ApiError::conflict("volume_in_use", told),
+            StatusCode::INSUFFICIENT_STORAGE => no_space(told),
+            _ => unavailable(&format!("cannot copy volume `{name}`"), &told),
+        })
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) mod sandboxes;
 pub(crate) mod secrets;
 pub(crate) mod snapshot_files;
 pub(crate) mod snapshots;
-pub(crate) mod template_builds;
+mod template_builds;
 mod template_pulls;
 pub(crate) mod templates;
 pub(crate) mod terminal;

@@ -75,7 +75,7 @@ async fn clone(call: Call<Run>, body: JsonBody<CloneVolume>) -> Result<(StatusCo
     if let Some(node) = node {
         let Some(fleet) = Fleet::of(&call.app) else {
             let message = "this server is in no fleet, so it has no nodes to copy a volume to; leave `node` out";
-            return Err(ApiError::new(StatusCode::BAD_REQUEST, "no_fleet", message));
+            return Err(ApiError::conflict("no_fleet", message));
         };
         fleet.check_is_node(&node)?;
         let workspace = call.workspace();

@@ -114,7 +114,7 @@ async fn what_is_not_there_is_named_and_so_is_what_there_is() {
     }
     // One server has no nodes.
     let elsewhere = server.post(&format!("{path}/clone"), json!({ "name": "copy", "node": "b" })).await;
-    assert_eq!(elsewhere.refusal(), (400, "no_fleet".to_owned()));
+    assert_eq!(elsewhere.refusal(), (409, "no_fleet".to_owned()));
     server.stop().await;
 }
 

@@ -60,6 +60,7 @@ async fn a_build_runs_where_its_name_or_its_bases_are_and_every_node_knows_it() 
 
     // Only a has the base, and only b has the files.
     upload(&b, "one\n");
+    assert_eq!((uploads(&a), uploads(&b)), (0, 1));
     let site = "FROM base\nCOPY page /srv/page\nRUN echo built $(cat /srv/page)";
     let first = begin(&b, &json!({"name": "site", "dockerfile": site, "context": HASH}));
     assert_eq!(uploads(&b), 0, "a has the files now");

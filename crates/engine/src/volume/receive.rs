@@ -95,6 +95,7 @@ mod tests {
     use sandling_vmm::disk::copy_sparse;
     use tempfile::TempDir;
 
+    use super::super::send::VolumeMoment;
     use super::*;
     use crate::store::{Claim, Store};
 

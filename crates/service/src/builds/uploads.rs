@@ -142,16 +142,20 @@ impl Uploads {
         body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     ) -> Result<(), UploadError> {
         let path = self.path(workspace, hash)?;
-        let partial = path.with_extension(format!("part-{}", random::hex::<8>()));
+        let partial = Partial(path.with_extension(format!("part-{}", random::hex::<8>())));
         let name = WorkspaceName::parse(workspace).ok_or(UploadError::NoWorkspace)?;
-        let stored = match write(&partial, body, || self.reserve(&name, STEP_MIB)).await {
-            Ok(()) => tokio::fs::rename(&partial, &path).await.map_err(UploadError::from),
-            Err(error) => Err(error),
-        };
-        if stored.is_err() {
-            let _ = tokio::fs::remove_file(&partial).await;
-        }
-        stored
+        write(&partial.0, body, || self.reserve(&name, STEP_MIB)).await?;
+        Ok(tokio::fs::rename(&partial.0, &path).await?)
+    }
+}
+
+/// The file of an upload until it is complete. It is also removed if its request is dropped in between.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // A complete one has its own name by now.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
