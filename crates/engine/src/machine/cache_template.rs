@@ -6,12 +6,13 @@ use super::exercise::{EXERCISES, exercise, exercise_ordinary};
 use super::factory::{ANSWER_WITHIN, MachineFactory};
 use super::identify::identify;
 use super::ready::{Live, ReadyMachine, end_and_remove};
+use super::step::{OnStep, Step};
 use super::template::Template;
 use crate::model::DISK;
 
 impl MachineFactory {
     /// Makes a cached process for machines of this template, unless there is one. Without it they are only slower.
-    pub(super) async fn ensure_cached_process(&self, template: &Template) {
+    pub(super) async fn ensure_cached_process(&self, template: &Template, on_step: OnStep<'_>) {
         if !self.process_cache.is_enabled() {
             return;
         }
@@ -22,6 +23,7 @@ impl MachineFactory {
         let bake = template.baked.dir();
         if self.process_cache.find(bake).is_none() {
             self.process_cache.sweep(bake);
+            on_step(Step { text: "caching a translated process".to_owned(), progress: None });
             if let Err(error) = self.cache_process(template).await {
                 let cause = &error as &dyn std::error::Error;
                 tracing::warn!(template = %template.name, error = cause, "cannot cache a process of the template");

@@ -160,8 +160,7 @@ impl Machines {
         let hardware = self.hardware(image.manifest.recipe.vcpus, image.manifest.recipe.memory_mib);
         let workspace = workspace_of(&name).to_owned();
         let template = self.baked(&SizedImage::new(&name, image, hardware), &workspace, on_step.clone()).await?;
-        on_step(Step { text: "caching a translated process".to_owned(), progress: None });
-        self.factory.ensure_cached_process(&template).await;
+        self.factory.ensure_cached_process(&template, &*on_step).await;
         Ok(built)
     }
 

@@ -191,7 +191,7 @@ impl StandbyPool {
         if since_taken < REPLACE_AFTER {
             return Some(REPLACE_AFTER - since_taken);
         }
-        self.factory.ensure_cached_process(&self.template).await;
+        self.factory.ensure_cached_process(&self.template, &|_| {}).await;
         let begun = Instant::now();
         match make_standby(&self.factory, &self.template).await {
             Ok(made) => {

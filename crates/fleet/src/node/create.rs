@@ -1,5 +1,7 @@
 //! Creates: placed by any node, claimed by the chosen one, answered by the owner.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 
 use super::state::{Node, Row};
@@ -12,6 +14,11 @@ use crate::placement::Member;
 use crate::records::{SandboxRecord, SandboxState, decode, sandbox_key};
 
 const ROUNDS: usize = 3;
+/// How often a node tries to take permits while other nodes change the same quota. Each pause may be twice as long as the
+/// one before, up to the longest.
+const TRIES: u32 = 16;
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 
 impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
     /// Creates a sandbox somewhere in the fleet, or finds the one that an earlier attempt created.
@@ -95,7 +102,7 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
         }
         let _turn = self.permits_turn.lock().await;
         // The one before us may have taken a batch.
-        for _ in 0..4 {
+        for tries in 0..TRIES {
             if self.state().permits.take(workspace, me.epoch, self.member.clock.now()) {
                 return Ok(true);
             }
@@ -103,7 +110,11 @@ impl<L: Ledger, C: Clock, P: Peers, H: Host> Node<L, C, P, H> {
             match permits::acquire(&self.member.ledger, me, workspace, believed).await? {
                 Share::Count(held) => self.state().permits.set_held(workspace, held, me.epoch),
                 Share::Exhausted => return Ok(false),
-                Share::Conflict => {}
+                Share::Conflict => {
+                    let random = self.state().random.f64();
+                    let longest = (FIRST_PAUSE * 2u32.pow(tries)).min(LONGEST_PAUSE);
+                    self.member.clock.sleep(longest.mul_f64(random)).await;
+                }
             }
         }
         Err(LedgerError::Unavailable("the quota changes too fast".to_owned()))

@@ -1,5 +1,6 @@
 //! What a create asks of the ledger and of other nodes, by the number of nodes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,9 +14,13 @@ use crate::world::World;
 const SECONDS: usize = 30;
 /// Each node gets a create every five seconds.
 const SECONDS_PER_CREATE: usize = 5;
+/// Before anything is counted, so that the nodes have permits: so many creates for each node, and as many in a second of all
+/// nodes together. In a large fleet whose nodes all begin at once, creates have to wait for each other's first permits.
+const FIRST_CREATES: usize = 3;
+const FIRST_CREATES_PER_SECOND: usize = 20;
 
 /// For one create: reads and transactions of the ledger, and requests to other nodes. What the nodes do without creates is
-/// left out.
+/// left out, and so are a node's first permits.
 pub fn of_a_create(nodes: usize, seed: u64) -> [f64; 3] {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -32,8 +37,11 @@ pub fn of_a_create(nodes: usize, seed: u64) -> [f64; 3] {
         let begun = world.calls.counted();
         sleep(Duration::from_secs(SECONDS as u64)).await;
         let idle = since(&world, begun);
+        let first = nodes * FIRST_CREATES;
+        make_creates(&world, 0..first, first.div_ceil(FIRST_CREATES_PER_SECOND)).await;
+        let creates = nodes * SECONDS / SECONDS_PER_CREATE;
         let begun = world.calls.counted();
-        let creates = make_creates(&world, nodes).await;
+        make_creates(&world, first..first + creates, SECONDS).await;
         let busy = since(&world, begun);
         std::array::from_fn(|kind| (busy[kind] - idle[kind]) / creates as f64)
     })
@@ -44,11 +52,12 @@ fn since(world: &World, begun: [u64; 3]) -> [f64; 3] {
     std::array::from_fn(|kind| (now[kind] - begun[kind]) as f64)
 }
 
-/// Creates through random nodes. Returns how many.
-async fn make_creates(world: &Arc<World>, nodes: usize) -> usize {
-    let count = nodes * SECONDS / SECONDS_PER_CREATE;
+/// Creates with these numbers through random nodes, spread over so many seconds.
+async fn make_creates(world: &Arc<World>, numbers: Range<usize>, seconds: usize) {
+    let nodes = world.slots.len();
+    let pause = Duration::from_secs(seconds as u64).div_f64(numbers.len() as f64);
     let mut creates = JoinSet::new();
-    for number in 0..count {
+    for number in numbers {
         let request = CreateRequest {
             workspace: "w".to_owned(),
             idempotency_key: format!("k{number}"),
@@ -61,8 +70,7 @@ async fn make_creates(world: &Arc<World>, nodes: usize) -> usize {
             let reply = gateway.create(&request).await;
             assert!(matches!(reply, Reply::Running { .. }), "{reply:?}");
         });
-        sleep(Duration::from_secs(SECONDS as u64).div_f64(count as f64)).await;
+        sleep(pause).await;
     }
     creates.join_all().await;
-    count
 }
