@@ -214,7 +214,8 @@ def chart(points):
 
     def place(nodes, value):
         x = LEFT + (WIDTH - LEFT - RIGHT) * (math.log(nodes) - first) / (last - first)
-        return x, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most
+        # What idle nodes ask for is subtracted, so a figure may be a little less than nothing.
+        return x, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * max(0, value) / most
 
     text = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
