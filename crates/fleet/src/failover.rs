@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::claims::Identity;
 use crate::clock::Clock;
+use crate::digest::Digest;
 use crate::follow::{Update, follow};
 use crate::ledger::{
     Change, Expect, Ledger, LedgerError, Outcome, Record, Revision, Transaction, Write, is_of_same_engine,
@@ -24,7 +25,6 @@ use crate::membership::Membership;
 use crate::moves::{Moves, Whereabouts};
 use crate::records::{encode, machine_key, moved_key, node_key, node_tag};
 use crate::shared::{SharedRecords, unproven};
-use crate::store::Digest;
 
 pub(crate) const FAILOVERS: &str = "failover/";
 const PAGE: usize = 500;

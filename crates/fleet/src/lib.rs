@@ -9,6 +9,7 @@ mod claims;
 mod clock;
 mod copies;
 mod creates;
+mod digest;
 mod failover;
 mod follow;
 mod host;

@@ -173,23 +173,9 @@ impl Networks {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use sandling_wire::Home;
-
     use super::*;
-    use crate::events::Events;
     use crate::model::{DEFAULT_WORKSPACE, SandboxId};
-    use crate::network::NetworkConfig;
-    use crate::store::Store;
-
-    fn home() -> (tempfile::TempDir, Networks) {
-        let dir = tempfile::tempdir().unwrap();
-        let home = Home::new(dir.path().to_owned());
-        let store = Arc::new(Store::open(&home.store()).unwrap());
-        let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
-        (dir, networks)
-    }
+    use crate::network::networks::tests::home;
 
     fn sandbox() -> SandboxInfo {
         let none = ["user_namespace", "mount_namespace", "network_namespace", "pid_namespace", "ipc_namespace"];

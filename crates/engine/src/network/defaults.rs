@@ -98,15 +98,11 @@ impl NetworkDefaultChange {
 mod tests {
     use sandling_network::policy::{Mode, Policy};
 
-    use std::sync::Arc;
-
     use super::super::effective::WHOLE_WORKSPACE;
     use super::*;
-    use crate::events::Events;
     use crate::model::DEFAULT_WORKSPACE;
-    use crate::network::{NetworkConfig, NetworkSpec, PolicyFrom};
-    use crate::store::Store;
-    use sandling_wire::Home;
+    use crate::network::networks::tests::home;
+    use crate::network::{NetworkSpec, PolicyFrom};
 
     #[test]
     fn a_changed_limit_leaves_the_policy() {
@@ -123,16 +119,9 @@ mod tests {
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
     }
 
-    fn networks(dir: &tempfile::TempDir) -> Networks {
-        let home = Home::new(dir.path().to_owned());
-        let store = Arc::new(Store::open(&home.store()).unwrap());
-        Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default())
-    }
-
     #[test]
     fn a_default_above_what_the_operator_allows_now_stops_no_create() {
-        let dir = tempfile::tempdir().unwrap();
-        let networks = networks(&dir);
+        let (_dir, networks) = home();
         let limits = LimitRequest { connections: Some(50_000), ..LimitRequest::default() };
         let default = NetworkDefault { limits, ..NetworkDefault::default() };
         networks
@@ -149,8 +138,7 @@ mod tests {
 
     #[test]
     fn what_holds_is_what_the_defaults_say_now() {
-        let dir = tempfile::tempdir().unwrap();
-        let networks = networks(&dir);
+        let (_dir, networks) = home();
         let set = |template, mode| {
             let default = NetworkDefaultChange { policy: Policy::of(mode).into(), ..NetworkDefaultChange::default() };
             networks.change_default(DEFAULT_WORKSPACE, template, default).unwrap();

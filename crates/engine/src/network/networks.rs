@@ -81,3 +81,17 @@ impl Networks {
         self.all().iter().map(|network| network.counts().connections_open).sum()
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The networks of a new home, in a directory that is removed when it is dropped.
+    pub(crate) fn home() -> (tempfile::TempDir, Networks) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        let store = Arc::new(Store::open(&home.store()).unwrap());
+        let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
+        (dir, networks)
+    }
+}

@@ -161,21 +161,13 @@ impl From<SecretRow> for SecretInfo {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::events::Events;
     use crate::model::{DEFAULT_WORKSPACE, NetworkSettings};
-    use crate::network::NetworkConfig;
-    use crate::store::Store;
-    use sandling_wire::Home;
+    use crate::network::networks::tests::home;
 
     #[test]
     fn a_value_is_only_for_sandboxes_that_were_given_this_very_secret() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = Home::new(dir.path().to_owned());
-        let store = Arc::new(Store::open(&home.store()).unwrap());
-        let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
+        let (_dir, networks) = home();
         let set = |value: &str| {
             let hosts = vec!["api.example.com".parse().unwrap()];
             networks

@@ -59,24 +59,11 @@ impl Networks {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use sandling_network::Placement;
-    use sandling_wire::Home;
 
     use super::*;
-    use crate::events::Events;
     use crate::model::DEFAULT_WORKSPACE;
-    use crate::network::NetworkConfig;
-    use crate::store::Store;
-
-    fn home() -> (tempfile::TempDir, Networks) {
-        let dir = tempfile::tempdir().unwrap();
-        let home = Home::new(dir.path().to_owned());
-        let store = Arc::new(Store::open(&home.store()).unwrap());
-        let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
-        (dir, networks)
-    }
+    use crate::network::networks::tests::home;
 
     fn set(networks: &Networks, value: &str) {
         let (hosts, placements) = (vec!["api.example.com".parse().unwrap()], vec![Placement::default()]);

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::chunks::CHUNK;
 use super::clock::KnownTime;
-use super::digest::Digest;
 use super::error::StoreError;
 use super::location::StoreLocation;
 use super::manifest::{Scope, StoredSnapshot};
 use super::packs::{Pack, PackKey};
+use crate::digest::Digest;
 
 /// What zstd and the cipher can add to a chunk that cannot be compressed.
 const PACK_ADDS: usize = 64 << 10;

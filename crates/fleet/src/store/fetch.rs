@@ -10,10 +10,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::blobs::{Blobs, Kind};
 use super::chunks::write_chunk;
-use super::digest::Digest;
 use super::error::StoreError;
 use super::manifest::{Chunk, StoredFile};
 use super::packs::PackKey;
+use crate::digest::Digest;
 
 /// Chunks that are under way at the same time. Each takes up to three times its size of memory.
 const AT_ONCE: usize = 8;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::chunks::CHUNK;
-use super::digest::Digest;
+use crate::digest::Digest;
 
 const FORMAT: u32 = 1;
 /// Three files of a template, and for each of 64 layers at most a few.

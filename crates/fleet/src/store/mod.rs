@@ -16,7 +16,6 @@ mod blobs;
 mod chunks;
 mod clock;
 mod connector;
-mod digest;
 mod error;
 mod fetch;
 mod location;
@@ -31,9 +30,9 @@ mod sweep_turn;
 mod tests;
 mod upload;
 
+pub use crate::digest::Digest;
 pub use blobs::Blobs;
 pub use chunks::CHUNK;
-pub use digest::Digest;
 pub use error::StoreError;
 pub use fetch::{FetchFile, PeerChunks};
 pub use location::StoreLocation;

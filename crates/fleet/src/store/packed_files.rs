@@ -6,8 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::digest::Digest;
 use super::manifest::{Scope, StoredFile};
+use crate::digest::Digest;
 
 /// What was not used for so long is forgotten.
 const KEEP_FOR: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -7,8 +7,8 @@
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 
-use super::digest::Digest;
 use super::manifest::Scope;
+use crate::digest::Digest;
 
 const PACK_CONTEXT: &str = "sandling fleet store pack 1";
 const NONCE_CONTEXT: &str = "sandling fleet store nonce 1";

@@ -86,9 +86,9 @@ mod tests {
     use object_store::memory::InMemory;
     use object_store::{ObjectStore, ObjectStoreExt};
 
-    use super::super::digest::Digest;
     use super::super::registry::SnapshotRecord;
     use super::*;
+    use crate::digest::Digest;
     use crate::ledger::{ModelLedger, Transaction, Write};
     use crate::membership::tests::{member, register};
     use crate::shared::SharedRecords;

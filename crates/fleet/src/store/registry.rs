@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::digest::Digest;
 use crate::clock::Clock;
+use crate::digest::Digest;
 use crate::ledger::{Expect, Ledger, LedgerError, Outcome, Record, Revision, Transaction, Write};
 use crate::membership::Membership;
 use crate::shared::SharedRecords;

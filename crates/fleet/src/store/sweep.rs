@@ -12,11 +12,11 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use super::blobs::{Blobs, Kind};
 use super::clock::StoreTime;
-use super::digest::Digest;
 use super::error::StoreError;
 use super::registry::SnapshotRecords;
 use crate::claims::Identity;
 use crate::clock::Clock;
+use crate::digest::Digest;
 use crate::failover;
 use crate::ledger::{Ledger, LedgerError};
 

@@ -11,12 +11,12 @@ use object_store::ObjectMeta;
 use super::blobs::{Blobs, Kind};
 use super::chunks::{chunks_with_data, read_chunk};
 use super::clock::StoreTime;
-use super::digest::Digest;
 use super::error::StoreError;
 use super::manifest::{Chunk, Scope, StoredFile};
 use super::packed_files::PackedFiles;
 use super::packs::PackKey;
 use super::sweep::GRACE;
+use crate::digest::Digest;
 
 /// Chunks that are compressed and sent at the same time. Uploads run behind the work of sandboxes.
 const AT_ONCE: usize = 3;
