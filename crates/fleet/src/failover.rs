@@ -59,7 +59,7 @@ pub struct FailoverPoint {
     pub snapshot: String,
     /// It names the snapshot's files, and the sandbox's description among them.
     pub manifest: Digest,
-    /// What a host must have to restore it: [`MadeOn::fingerprint`](crate::store::MadeOn::fingerprint).
+    /// What a host must have to restore it: the fingerprint of the host that made it.
     pub made_on: String,
     /// When it was made, in RFC 3339.
     pub at: String,

@@ -80,8 +80,8 @@ pub(super) async fn answer_passed_on(
     Ok(here.answer(request).await)
 }
 
-/// Reads what is to be built. Returns the request again, and `None` if this node's answer is a refusal: the client may not
-/// build, or the body cannot be understood.
+/// Reads what is to be built, and returns the request again. It is `None` if the client may not build, or if the body cannot
+/// be understood. Then this node's own answer is the refusal.
 async fn read(
     app: &App,
     request: Request,
